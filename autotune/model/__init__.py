@@ -1,0 +1,63 @@
+"""Frozen dataclasses and enums that every layer shares; the standard library only."""
+
+from autotune.model.best import SCHEMA, BestConfiguration, Evidence, Reading
+from autotune.model.candidate import DEFAULT, Candidate, KnobValue
+from autotune.model.codec import decode, encode
+from autotune.model.instance import GIB, MIB, Gpu, Machine
+from autotune.model.outcome import Outcome
+from autotune.model.settings import ActivationCheckpointing, ShardingStrategy, TrainingSettings
+from autotune.model.study import (
+    Conclusion,
+    Ratio,
+    Study,
+    StudySpec,
+    StudyStatus,
+    Target,
+)
+from autotune.model.trial import (
+    DeviceKind,
+    Measurement,
+    MeasurementPlan,
+    Phase,
+    Trial,
+    TrialSpec,
+    Window,
+)
+from autotune.model.workload import PRESETS, Form, TransformerConfig, preset
+
+__all__ = [
+    "DEFAULT",
+    "GIB",
+    "MIB",
+    "PRESETS",
+    "SCHEMA",
+    "ActivationCheckpointing",
+    "BestConfiguration",
+    "Candidate",
+    "Conclusion",
+    "DeviceKind",
+    "Evidence",
+    "Form",
+    "Gpu",
+    "KnobValue",
+    "Machine",
+    "Measurement",
+    "MeasurementPlan",
+    "Outcome",
+    "Phase",
+    "Ratio",
+    "Reading",
+    "ShardingStrategy",
+    "Study",
+    "StudySpec",
+    "StudyStatus",
+    "Target",
+    "TrainingSettings",
+    "TransformerConfig",
+    "Trial",
+    "TrialSpec",
+    "Window",
+    "decode",
+    "encode",
+    "preset",
+]

@@ -1,0 +1,167 @@
+"""Frozen dataclasses to JSON-compatible data and back, strictly.
+
+One mechanism for the trial protocol, the store's JSON columns and the YAML files, on the standard
+library alone because the trainers use it too. JSON has no NaN or infinity (PostgreSQL refuses
+them), so non-finite floats travel as the strings "nan", "inf" and "-inf".
+"""
+
+import dataclasses
+import math
+import types
+from collections.abc import Mapping
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from autotune.errors import FieldError
+
+T = TypeVar("T")
+Json = Any
+_NON_FINITE = ("nan", "inf", "-inf")
+
+
+def encode(value: object) -> Json:
+    """`value` as dicts, lists, strings, numbers, booleans and None only."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): encode(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [encode(item) for item in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise TypeError(f"can't encode a {type(value).__name__}: {value!r}")
+
+
+def decode(kind: type[T], data: Json, field: str = "") -> T:
+    """An instance of `kind` from what `encode` made, or what a person wrote.
+
+    Raises FieldError with the path of the first field that doesn't fit.
+    """
+    result: T = _decode(kind, data, field)
+    return result
+
+
+def _decode(kind: Any, data: Json, field: str) -> Any:
+    if kind is Any:
+        return data
+    if dataclasses.is_dataclass(kind):
+        return _decode_dataclass(kind, data, field)
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return _decode_union(get_args(kind), data, field)
+    if origin is tuple:
+        return _decode_tuple(get_args(kind)[0], data, field)
+    if origin is not None and issubclass(origin, Mapping):
+        return _decode_mapping(get_args(kind)[1], data, field)
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        value_kind = get_args(vars(kind)["__orig_bases__"][0])[1]
+        build: Any = kind
+        return build(_decode_mapping(value_kind, data, field))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _decode_enum(kind, data, field)
+    if kind is datetime:
+        return _decode_time(data, field)
+    return _decode_scalar(kind, data, field)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _decode_dataclass(kind: Any, data: Json, field: str) -> Any:
+    if not isinstance(data, Mapping):
+        raise FieldError(field or kind.__name__, data, "has to be a mapping of fields")
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    for key in data:
+        if key not in fields:
+            raise FieldError(_join(field, str(key)), key, "is unknown", alternatives=fields)
+    values: dict[str, Any] = {}
+    for name, spec in fields.items():
+        if name in data:
+            values[name] = _decode(_hints(kind)[name], data[name], _join(field, name))
+        elif spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING:
+            raise FieldError(_join(field, name), None, "is required but missing")
+    try:
+        return kind(**values)
+    except FieldError as error:
+        raise error.within(field) if field else error from None
+
+
+def _decode_union(kinds: tuple[Any, ...], data: Json, field: str) -> Any:
+    if data is None and types.NoneType in kinds:
+        return None
+    options = [kind for kind in kinds if kind is not types.NoneType]
+    if len(options) == 1:
+        return _decode(options[0], data, field)
+    # bool is a subclass of int, and 1 == True: try the exact type first.
+    exact = [kind for kind in options if type(data) is kind]
+    for kind in exact or options:
+        try:
+            return _decode(kind, data, field)
+        except FieldError:
+            continue
+    names = " or ".join(getattr(kind, "__name__", str(kind)) for kind in options)
+    raise FieldError(field, data, f"has to be {names}")
+
+
+def _decode_tuple(kind: Any, data: Json, field: str) -> tuple[Any, ...]:
+    if not isinstance(data, list | tuple):
+        raise FieldError(field, data, "has to be a list")
+    return tuple(_decode(kind, item, f"{field}[{i}]") for i, item in enumerate(data))
+
+
+def _decode_mapping(kind: Any, data: Json, field: str) -> dict[str, Any]:
+    if not isinstance(data, Mapping):
+        raise FieldError(field, data, "has to be a mapping")
+    result: dict[str, Any] = {}
+    for key, item in data.items():
+        if not isinstance(key, str):
+            raise FieldError(field, key, "has to be a string, as every key here")
+        result[key] = _decode(kind, item, _join(field, key))
+    return result
+
+
+def _decode_enum(kind: type[Enum], data: Json, field: str) -> Enum:
+    if isinstance(data, str):
+        for member in kind:
+            if member.value == data:
+                return member
+    raise FieldError(field, data, "is not known", alternatives=[m.value for m in kind])
+
+
+def _decode_time(data: Json, field: str) -> datetime:
+    time = data if isinstance(data, datetime) else None
+    if isinstance(data, str):
+        try:
+            time = datetime.fromisoformat(data)
+        except ValueError:
+            time = None
+    if time is None or time.tzinfo is None:
+        raise FieldError(field, data, "has to be an ISO 8601 time with its zone")
+    return time
+
+
+def _decode_scalar(kind: type, data: Json, field: str) -> Any:
+    if kind is float:
+        if isinstance(data, str) and data in _NON_FINITE:
+            return float(data)
+        if isinstance(data, int | float) and not isinstance(data, bool):
+            return float(data)
+        raise FieldError(field, data, "has to be a number")
+    if type(data) is kind:
+        return data
+    words = {str: "text", int: "a whole number", bool: "true or false"}
+    raise FieldError(field, data, f"has to be {words.get(kind, kind.__name__)}")
+
+
+def _join(field: str, name: str) -> str:
+    return f"{field}.{name}" if field else name

@@ -1,0 +1,111 @@
+"""The messages between a trial's ranks and whoever launched them: one JSON object a line.
+
+The form is documented in docs/trial_protocol.md. Every rank has a channel of its own, so that what
+a user's code prints can never be taken for a message. Ranks send Started, Window (rank 0), Finished
+(rank 0) and Failed; the launcher sends Verdict after each Window.
+"""
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+
+from autotune.errors import FieldError
+from autotune.model.codec import decode, encode
+from autotune.model.trial import Measurement, Window
+
+PROTOCOL_VERSION = 1
+
+
+class FailureKind(StrEnum):
+    """What a rank itself can tell about why it failed."""
+
+    OUT_OF_MEMORY = "out_of_memory"
+    INVALID_KNOB = "invalid_knob"
+    COLLECTIVE = "collective"
+    """A collective timed out or its peer went away: usually a victim, not the cause."""
+    NON_FINITE = "non_finite"
+    ENVIRONMENT = "environment"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """The rank's process group is up and all ranks agree on their settings."""
+
+    rank: int
+    pid: int
+    host: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowDone:
+    """Rank 0 has closed a window and waits for a Verdict."""
+
+    window: Window
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """Rank 0's last message: the trial's measurement."""
+
+    measurement: Measurement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed:
+    """A rank's last message when it can't go on."""
+
+    rank: int
+    kind: FailureKind
+    exception: str
+    """The class's name."""
+    message: str
+    traceback: str
+
+
+class Verdict(StrEnum):
+    """The launcher's answer to a WindowDone."""
+
+    GO = "go"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The launcher's message."""
+
+    verdict: Verdict
+
+
+Message = Started | WindowDone | Finished | Failed | Answer
+_TYPES: dict[str, type[Message]] = {
+    "started": Started,
+    "window": WindowDone,
+    "finished": Finished,
+    "failed": Failed,
+    "answer": Answer,
+}
+_NAMES = {kind: name for name, kind in _TYPES.items()}
+
+
+def to_line(message: Message) -> bytes:
+    """`message` as one UTF-8 line with its newline."""
+    body = {"v": PROTOCOL_VERSION, "type": _NAMES[type(message)], **encode(message)}
+    return json.dumps(body, allow_nan=False).encode() + b"\n"
+
+
+def from_line(line: bytes) -> Message:
+    """The message in `line`. Raises FieldError for anything that isn't one."""
+    try:
+        body = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise FieldError("line", line, f"is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise FieldError("line", line, "has to be a JSON object")
+    version = body.pop("v", None)
+    if isinstance(version, bool) or version != PROTOCOL_VERSION:
+        raise FieldError("v", version, "is not a protocol spoken here", alternatives=[1])
+    name = body.pop("type", None)
+    if not isinstance(name, str) or name not in _TYPES:
+        raise FieldError("type", name, "is not a message", alternatives=_TYPES)
+    return decode(_TYPES[name], body)

@@ -1,0 +1,104 @@
+"""A study: what was asked of it, its state, and what it concluded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from autotune.errors import FieldError
+from autotune.model.candidate import KnobValue
+from autotune.model.instance import Machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What a configuration is best for: nothing is compared or reused across targets."""
+
+    instance: str
+    nodes: int
+    ranks_per_node: int
+    workload: str
+    global_batch: int
+    """Samples per optimizer step."""
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.ranks_per_node
+
+    def describe(self) -> str:
+        return (
+            f"{self.workload} on {self.instance}, {self.nodes} node{'s' * (self.nodes != 1)} x "
+            f"{self.ranks_per_node} rank{'s' * (self.ranks_per_node != 1)}, "
+            f"global batch {self.global_batch}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySpec:
+    """Everything that a study depends on, so that it can be resumed from the store alone."""
+
+    target: Target
+    budget_s: float | None = None
+    """Wall time for the whole study, over all its invocations."""
+    max_trials: int | None = None
+    """Candidates tried in the search, beside baseline and confirmation."""
+    seed: int = 0
+    pinned: Mapping[str, KnobValue] = field(default_factory=dict)
+    """Knobs held at one value, in the baseline too."""
+    only: tuple[str, ...] = ()
+    """If not empty, the only knobs that are searched."""
+    search: str = "tpe"
+    output: str | None = None
+    """Path of the YAML file, if not the default."""
+
+    def __post_init__(self) -> None:
+        if self.budget_s is not None and not 0 < self.budget_s < float("inf"):
+            raise FieldError("budget_s", self.budget_s, "has to be positive and finite")
+        if self.max_trials is not None and self.max_trials < 0:
+            raise FieldError("max_trials", self.max_trials, "has to be 0 or more")
+
+
+class StudyStatus(StrEnum):
+    """Where a study stands."""
+
+    RUNNING = "running"
+    """Started and not ended: under way, or its controller died."""
+    INTERRUPTED = "interrupted"
+    """Ended by the person; can be resumed."""
+    FINISHED = "finished"
+
+
+class Conclusion(StrEnum):
+    """What a study says."""
+
+    IMPROVED = "improved"
+    KEEP_DEFAULTS = "keep_defaults"
+    UNCONFIRMED = "unconfirmed"
+    """A candidate looked best in the search and wasn't measured against the baseline again."""
+    NO_CANDIDATE = "no_candidate"
+    """Nothing that was tried works, the baseline included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """An estimate of winner over baseline, with its confidence interval."""
+
+    estimate: float
+    low: float
+    high: float
+    confidence: float
+    """For example 0.95; simultaneous over all finalists."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """The record of a study. Its trials and its best configuration are stored beside it."""
+
+    run_id: str
+    spec: StudySpec
+    machine: Machine
+    status: StudyStatus
+    created_at: datetime
+    updated_at: datetime
+    conclusion: Conclusion | None = None
+    reason: str = ""

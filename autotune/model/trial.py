@@ -1,0 +1,131 @@
+"""A trial: what it was asked to do, what it measured, how it is recorded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from autotune.errors import FieldError
+from autotune.model.candidate import Candidate, KnobValue
+from autotune.model.outcome import Outcome
+from autotune.model.settings import TrainingSettings
+
+
+class DeviceKind(StrEnum):
+    """What the ranks compute on; it decides the backend (NCCL or Gloo) and the dtype."""
+
+    CUDA = "cuda"
+    CPU = "cpu"
+
+    @property
+    def backend(self) -> str:
+        return "nccl" if self is DeviceKind.CUDA else "gloo"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasurementPlan:
+    """How long a trial measures. Steps are optimizer steps, times are seconds."""
+
+    warmup_steps: int = 3
+    """Steps that are run and not counted: first allocations, autotuned kernels, cold caches."""
+    windows: int = 5
+    window_s: float = 0.5
+    """Length that a window aims at; its number of steps follows from the warm-up's speed."""
+    max_steps_per_window: int = 200
+
+    def __post_init__(self) -> None:
+        for name in ("warmup_steps", "windows", "max_steps_per_window"):
+            if getattr(self, name) < 1:
+                raise FieldError(name, getattr(self, name), "has to be at least 1")
+        if not 0 < self.window_s < float("inf"):
+            raise FieldError("window_s", self.window_s, "has to be positive and finite")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialSpec:
+    """Everything that the ranks of one trial need, beside their rank and the rendezvous."""
+
+    trial_id: str
+    workload: str
+    settings: TrainingSettings
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the candidate; every rank checks that it really sees them."""
+    device: DeviceKind
+    seed: int = 0
+    plan: MeasurementPlan = MeasurementPlan()
+    collective_timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Steps that were timed together, on the slowest rank."""
+
+    index: int
+    steps: int
+    samples: int
+    """Over all ranks."""
+    seconds: float
+
+    @property
+    def samples_per_second(self) -> float:
+        return self.samples / self.seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What a real trial measured, raw. Simulated and predicted values have types of their own."""
+
+    windows: tuple[Window, ...]
+    warmup_steps: int
+    build_s: float
+    """From process start to the first step: imports, rendezvous, building the workload."""
+    warmup_s: float
+    losses: tuple[float, ...]
+    """Mean over the global batch for each optimizer step, warm-up included."""
+    gradient_norms: tuple[float, ...]
+    """Total norm for each optimizer step, before clipping."""
+    peak_memory_bytes: tuple[int, ...]
+    """Per rank: the CUDA allocator's peak, or the process's peak resident set on CPU."""
+    allocator_retries: int
+    """CUDA allocations that succeeded only after a flush of the cache, over all ranks."""
+    parameters: int
+    """Elements of the whole model."""
+    effective: Mapping[str, KnobValue]
+    """Settings read back from the running objects, not from the request."""
+    versions: Mapping[str, str]
+
+
+class Phase(StrEnum):
+    """What a trial was launched for."""
+
+    BASELINE = "baseline"
+    SEARCH = "search"
+    CONFIRM = "confirm"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """The record of one launch, stored the moment it ends."""
+
+    run_id: str
+    number: int
+    """Position in the run, from 0; a trial that is run again gets a new number."""
+    phase: Phase
+    candidate: Candidate
+    settings: TrainingSettings
+    environment: Mapping[str, str]
+    outcome: Outcome
+    reason: str
+    """One sentence on the outcome's cause; empty when completed."""
+    failed_rank: int | None
+    started_at: datetime
+    seconds: float
+    """Launch to the end of the last process."""
+    measurement: Measurement | None
+    log_path: str
+    log_tail: str
+
+    @property
+    def scored(self) -> Measurement | None:
+        """The measurement, if the trial counts as a result of its candidate."""
+        return self.measurement if self.outcome is Outcome.COMPLETED else None
