@@ -1,0 +1,114 @@
+"""Connections to SQLite and PostgreSQL, and their errors as ours."""
+
+import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+
+from autotune.errors import FieldError, StorageError
+
+BUSY_S = 30.0
+"""How long to wait for another writer before giving up."""
+_WRITES = "autotune_writes"
+_PASSWORD = re.compile(r"(password=)[^&]*")
+
+
+def build_engine(url: URL) -> Engine:
+    """Connections to `url`, made when first needed. Raises ImportError without the driver."""
+    if url.get_backend_name() == "sqlite":
+        return _build_sqlite(url)
+    limits = {
+        "connect_timeout": url.query.get("connect_timeout", "10"),
+        # Milliseconds: a server that vanished without a word is noticed, not waited for.
+        "tcp_user_timeout": url.query.get("tcp_user_timeout", "30000"),
+    }
+    return create_engine(url, connect_args=limits, pool_pre_ping=True)
+
+
+def for_writing(engine: Engine) -> Engine:
+    """The same connections, with transactions that will write."""
+    return engine.execution_options(**{_WRITES: True})
+
+
+def masked(url: URL) -> str:
+    """`url` as messages may show it."""
+    return mask_query(url.render_as_string(hide_password=True))
+
+
+def mask_query(text: str) -> str:
+    """`text` without the passwords that libpq takes as options of a URL."""
+    return _PASSWORD.sub(r"\1***", text)
+
+
+@contextmanager
+def storage_errors(database: str) -> Iterator[None]:
+    """Turn what goes wrong inside into StorageErrors that name `database`."""
+    try:
+        yield
+    except FieldError as error:
+        raise StorageError(
+            f"{database}: {error}",
+            hint="the record was changed by something else than autotune; restore it from a backup",
+        ) from error
+    except DBAPIError as error:
+        reason = " ".join(str(error.orig).split())
+        raise StorageError(f"{database}: {reason}", hint=_hint(error)) from error
+    except (SQLAlchemyError, UnicodeError, OverflowError) as error:
+        # The latter two are a driver's: text or numbers that the database has no place for.
+        raise StorageError(f"{database}: {error}") from error
+
+
+def _hint(error: DBAPIError) -> str:
+    if isinstance(error.orig, sqlite3.Error):
+        if _is_busy(error.orig):
+            return f"another process has held the database for {BUSY_S:.0f} s; end it or wait"
+        return ""
+    # Without a statement it was connecting that failed.
+    if isinstance(error, OperationalError) and error.statement is None:
+        return "check that the server is up, and the URL's host, port, user, password and name"
+    return ""
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    # The low byte is the error, the others say which kind of it.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def _build_sqlite(url: URL) -> Engine:
+    # isolation_level None keeps the driver from beginning transactions on its own, so that DDL is
+    # part of them and a writer can take the lock at their beginning.
+    engine = create_engine(url, connect_args={"timeout": BUSY_S, "isolation_level": None})
+    event.listen(engine, "connect", _on_connect)
+    event.listen(engine, "begin", _on_begin)
+    return engine
+
+
+def _on_connect(connection: sqlite3.Connection, _record: object) -> None:
+    _enter_wal(connection)
+    # In WAL mode anything less may lose a committed transaction with the machine's power.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _enter_wal(connection: sqlite3.Connection) -> None:
+    """Let readers go on beside a writer. SQLite doesn't wait by itself for a lock it needs here."""
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _on_begin(connection: Connection) -> None:
+    # A transaction that reads first and writes later fails at once when another one wrote between.
+    writes = connection.get_execution_options().get(_WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
