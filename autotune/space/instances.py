@@ -1,0 +1,160 @@
+"""The instance catalogue: what a machine type has, read from search_spaces/instances.yaml."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+import yaml
+
+from autotune.errors import FieldError, UserError
+from autotune.model import GIB, MIB, Machine, decode
+
+SHIPPED = Path(__file__).resolve().parent.parent / "search_spaces" / "instances.yaml"
+MEMORY_TOLERANCE = 0.1
+"""The driver shows less than the data sheet, 15 of 16 GiB on a T4 with ECC."""
+
+
+class Interconnect(StrEnum):
+    """How the GPUs of one node reach each other."""
+
+    NVSWITCH = "nvswitch"
+    """Every pair at full speed."""
+    NVLINK = "nvlink"
+    """Direct links, not between every pair."""
+    PCIE = "pcie"
+    NONE = "none"
+    """There is one GPU."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """What an hour costs."""
+
+    usd_per_hour: float
+    as_of: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceType:
+    """One machine type of the catalogue. None means that the value is not known."""
+
+    name: str
+    gpu: str
+    """The model's name as the driver says it, without vendor and form factor."""
+    gpus: int
+    gpu_memory_mib: int
+    """Of each GPU."""
+    interconnect: Interconnect
+    interconnect_gb_per_s: float | None = None
+    """Of one GPU, both directions together, as vendors quote it."""
+    cpu: str = ""
+    vcpus: int
+    memory_gib: int
+    network_gbps: float
+    """Of the node, all its cards together."""
+    nics: int
+    """Network cards that a collective can use: EFA interfaces where there are any."""
+    efa: bool
+    numa_nodes: int | None = None
+    price: Price | None = None
+    presets: Mapping[str, str] = field(default_factory=dict)
+    """NCCL variables that the EFA plugin sets by itself here unless the user has: they are what
+    leaving a knob alone means."""
+    unverified: tuple[str, ...] = ()
+    """Fields above whose value is somebody's word, not the provider's data."""
+
+    def __post_init__(self) -> None:
+        for name in ("gpus", "gpu_memory_mib", "vcpus", "memory_gib", "nics"):
+            if getattr(self, name) < 1:
+                raise FieldError(name, getattr(self, name), "has to be at least 1")
+        if (self.gpus == 1) != (self.interconnect is Interconnect.NONE):
+            raise FieldError(
+                "interconnect", self.interconnect.value, f"contradicts {self.gpus} GPUs"
+            )
+        for name in self.unverified:
+            if name not in self.__dataclass_fields__:
+                raise FieldError("unverified", name, "is no field of an instance")
+
+    def describe(self) -> str:
+        """One line for a person, in the words of Machine.describe."""
+        return (
+            f"{self.gpus} x {self.gpu} ({self.gpu_memory_mib / 1024:.0f} GiB each), "
+            f"{self.vcpus} vCPUs, {self.memory_gib} GiB RAM"
+        )
+
+
+def load_instances(paths: Iterable[Path] = ()) -> dict[str, InstanceType]:
+    """The shipped catalogue and then `paths`, by name; a later entry replaces an earlier one.
+
+    Raises FieldError for an entry that breaks a rule, UserError for a file that can't be read.
+    """
+    instances: dict[str, InstanceType] = {}
+    for path in (SHIPPED, *paths):
+        instances |= _load(path)
+    return instances
+
+
+def find_instance(name: str, instances: Mapping[str, InstanceType]) -> InstanceType:
+    """The entry called `name`. Raises FieldError with the names there are."""
+    if name not in instances:
+        raise FieldError("instance", name, "is not in the catalogue", alternatives=instances)
+    return instances[name]
+
+
+def mismatch(machine: Machine, instance: InstanceType) -> str | None:
+    """Why `machine` isn't one of `instance`, with both descriptions; None if it is one.
+
+    It goes on from "this machine isn't a p4d.24xlarge: ". Only what a trial's result hangs on most
+    is compared: memory and cores may be a container's.
+    """
+    difference = _difference(machine, instance)
+    if difference is None:
+        return None
+    return (
+        f"{difference}. A {instance.name} is {instance.describe()}; "
+        f"this machine is {machine.describe()}"
+    )
+
+
+def _difference(machine: Machine, instance: InstanceType) -> str | None:
+    if len(machine.gpus) != instance.gpus:
+        return f"it has {len(machine.gpus)} visible GPUs, not {instance.gpus}"
+    for gpu in machine.gpus:
+        if not _is_model(gpu.name, instance.gpu):
+            return f"its GPU is {gpu.name}, not {instance.gpu}"
+        expected = instance.gpu_memory_mib * MIB
+        if abs(gpu.memory_bytes - expected) > MEMORY_TOLERANCE * expected:
+            return (
+                f"its {gpu.name} has {gpu.memory_bytes / GIB:.1f} GiB of memory, "
+                f"not {expected / GIB:.1f} GiB"
+            )
+    return None
+
+
+def _is_model(driver_name: str, model: str) -> bool:
+    """Whether `model` is in `driver_name` as whole words: an L4 is no L40S."""
+    words = re.findall(r"[a-z0-9]+", driver_name.lower())
+    wanted = re.findall(r"[a-z0-9]+", model.lower())
+    starts = range(len(words) - len(wanted) + 1)
+    return any(words[start : start + len(wanted)] == wanted for start in starts)
+
+
+def _load(path: Path) -> dict[str, InstanceType]:
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"{path} can't be read as a catalogue of instances: {error}") from None
+    if not isinstance(data, dict) or not isinstance(data.get("instances"), list):
+        raise FieldError(str(path), data, "has to have a list under the key 'instances'")
+    for key in data.keys() - {"instances", "defaults"}:
+        raise FieldError(str(path), key, "is no key here", alternatives=["instances", "defaults"])
+    instances: dict[str, InstanceType] = {}
+    for index, entry in enumerate(data["instances"]):
+        instance = decode(InstanceType, entry, f"{path}: instances[{index}]")
+        if instance.name in instances:
+            raise FieldError(f"{path}: instances[{index}].name", instance.name, "is there twice")
+        instances[instance.name] = instance
+    return instances
