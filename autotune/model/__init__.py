@@ -5,7 +5,14 @@ from autotune.model.candidate import DEFAULT, Candidate, KnobValue
 from autotune.model.codec import decode, encode
 from autotune.model.instance import GIB, MIB, Gpu, Machine
 from autotune.model.outcome import Outcome
-from autotune.model.settings import ActivationCheckpointing, ShardingStrategy, TrainingSettings
+from autotune.model.settings import (
+    ActivationCheckpointing,
+    Binding,
+    CommunicationHook,
+    Dtype,
+    ShardingStrategy,
+    TrainingSettings,
+)
 from autotune.model.study import (
     Conclusion,
     Ratio,
@@ -33,9 +40,12 @@ __all__ = [
     "SCHEMA",
     "ActivationCheckpointing",
     "BestConfiguration",
+    "Binding",
     "Candidate",
+    "CommunicationHook",
     "Conclusion",
     "DeviceKind",
+    "Dtype",
     "Evidence",
     "Form",
     "Gpu",

@@ -1,6 +1,6 @@
 """What a trial applies: how a workload is laid out over the ranks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from autotune.errors import FieldError
@@ -31,6 +31,35 @@ class ActivationCheckpointing(StrEnum):
     EVERY_BLOCK = "every_block"
 
 
+class CommunicationHook(StrEnum):
+    """What DDP does to gradients on their way. All but NONE change numerics."""
+
+    NONE = "none"
+    BF16 = "bf16"
+    FP16 = "fp16"
+    POWER_SGD = "power_sgd"
+
+
+class Dtype(StrEnum):
+    """A floating-point format.
+
+    DEFAULT is float32 on CPU, and bfloat16 compute with float32
+    reduction on CUDA.
+    """
+
+    DEFAULT = "default"
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+class Binding(StrEnum):
+    """Which cores a rank may run on."""
+
+    NONE = "none"
+    NUMA = "numa"
+    """Those of the NUMA node of its GPU, or an equal share of the nodes without GPUs."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
     """One layout of a workload over its ranks. Batch sizes are in samples."""
@@ -48,20 +77,52 @@ class TrainingSettings:
     bucket_cap_mb: int | None = None
     """DDP only, MiB: None is PyTorch's default (25 with a first bucket of 1)."""
     activation_checkpointing: ActivationCheckpointing = ActivationCheckpointing.NONE
+    gradient_as_bucket_view: bool = False
+    """DDP only: gradients are views into the buckets, which saves one copy of them."""
+    static_graph: bool = False
+    """DDP only: the same parameters take part in every step."""
+    communication_hook: CommunicationHook = CommunicationHook.NONE
+    """DDP only."""
+    blocks_per_group: int = 1
+    """FSDP only: transformer blocks whose parameters are gathered together."""
+    forward_prefetch: int = 0
+    """FSDP only: groups gathered ahead in forward; 0 is FSDP2's own implicit prefetch."""
+    backward_prefetch: int = 0
+    """FSDP only: groups gathered ahead in backward; 0 is FSDP2's own implicit prefetch."""
+    reshard_after_backward: bool = True
+    """FSDP only: False keeps parameters gathered between micro-batches of one optimizer step."""
+    force_sum_reduction: bool = False
+    """FSDP only: reduce by SUM and scale apart, which lets NCCL use NVLS and PAT."""
+    compute_dtype: Dtype = Dtype.DEFAULT
+    reduce_dtype: Dtype = Dtype.DEFAULT
+    """FSDP only: format in which gradients are reduced."""
+    compile: bool = False
+    """torch.compile each block."""
+    binding: Binding = Binding.NONE
 
     def __post_init__(self) -> None:
-        for name in ("micro_batch", "accumulation_steps", "bucket_cap_mb", "shard_size"):
+        for name in (
+            "micro_batch", "accumulation_steps", "bucket_cap_mb", "shard_size", "blocks_per_group"
+        ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise FieldError(name, value, "has to be at least 1")
+        for name in ("forward_prefetch", "backward_prefetch"):
+            if getattr(self, name) < 0:
+                raise FieldError(name, getattr(self, name), "has to be 0 or more")
+        self._check_foreign(_DDP_ONLY if self.strategy.is_fsdp else _FSDP_ONLY)
         if self.strategy.is_fsdp:
             self._check_fsdp()
-        else:
-            self._check_ddp()
+
+    def _check_foreign(self, names: tuple[str, ...]) -> None:
+        """Settings of the other family of strategies have to be left alone."""
+        defaults = {field.name: field.default for field in fields(self)}
+        for name in names:
+            if getattr(self, name) != defaults[name]:
+                value = getattr(self, name)
+                raise FieldError(name, value, f"doesn't apply to strategy {self.strategy.value}")
 
     def _check_fsdp(self) -> None:
-        if self.bucket_cap_mb is not None:
-            raise FieldError("bucket_cap_mb", self.bucket_cap_mb, "applies to strategy ddp only")
         if (self.shard_size is not None) != (self.strategy is ShardingStrategy.HYBRID):
             raise FieldError("shard_size", self.shard_size, "is given for strategy hybrid, only")
         reshard = self.reshard_after_forward
@@ -75,11 +136,19 @@ class TrainingSettings:
                 "reshard_after_forward", reshard, f"contradicts strategy {self.strategy}"
             )
 
-    def _check_ddp(self) -> None:
-        for name in ("reshard_after_forward", "shard_size"):
-            if getattr(self, name) is not None:
-                raise FieldError(name, getattr(self, name), "doesn't apply to strategy ddp")
-
     def global_batch(self, ranks: int) -> int:
         """Samples per optimizer step over `ranks` data-parallel ranks."""
         return self.micro_batch * self.accumulation_steps * ranks
+
+
+_DDP_ONLY = ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph", "communication_hook")
+_FSDP_ONLY = (
+    "reshard_after_forward",
+    "shard_size",
+    "blocks_per_group",
+    "forward_prefetch",
+    "backward_prefetch",
+    "reshard_after_backward",
+    "force_sum_reduction",
+    "reduce_dtype",
+)

@@ -1,0 +1,107 @@
+"""What a best configuration has to satisfy beyond its types, before it is written or used."""
+
+import math
+import re
+from collections.abc import Mapping
+
+from autotune.errors import FieldError
+from autotune.model import BestConfiguration, Conclusion, Evidence, Ratio, Reading, Target
+from autotune.model.settings import TrainingSettings
+
+OWN_PREFIX = "AUTOTUNE_"
+"""Variables that exports set from the settings themselves."""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def check(best: BestConfiguration) -> None:
+    """Raises FieldError, with the field's path in the model, for what makes no sense."""
+    check_target(best.target)
+    _check_groups(best.settings, best.target.ranks)
+    check_environment(best.environment)
+    _check_evidence(best.evidence, best.conclusion)
+    if not best.run_id:
+        raise FieldError("run_id", best.run_id, "has to be given")
+    if best.created_at.tzinfo is None:
+        raise FieldError("created_at", best.created_at.isoformat(), "has to have a time zone")
+
+
+def check_environment(environment: Mapping[str, str]) -> None:
+    """Raises FieldError for names and values that a process's environment or a shell can't hold."""
+    for name, value in environment.items():
+        field = f"environment.{name}"
+        if not _VARIABLE.fullmatch(name):
+            raise FieldError(
+                field, name, "has to be a variable's name: letters, digits and _, no digit first"
+            )
+        if name.startswith(OWN_PREFIX):
+            raise FieldError(
+                field, name, f"has to start otherwise: {OWN_PREFIX}* is set by exports"
+            )
+        if any(_is_control(character) for character in value):
+            raise FieldError(field, value, "has to be one line without control characters")
+
+
+def _is_control(character: str) -> bool:
+    # Lone surrogates stand for bytes that aren't UTF-8; no file of ours can hold them.
+    return (character < " " and character != "\t") or "\x7f" <= character <= "\x9f" or (
+        "\ud800" <= character <= "\udfff"
+    )  # fmt: skip
+
+
+def check_target(target: Target) -> None:
+    """Raises FieldError for a target that no training can have."""
+    for name in ("instance", "workload"):
+        if not getattr(target, name):
+            raise FieldError(f"target.{name}", getattr(target, name), "has to be given")
+    for name in ("nodes", "ranks_per_node", "global_batch"):
+        if getattr(target, name) < 1:
+            raise FieldError(f"target.{name}", getattr(target, name), "has to be at least 1")
+
+
+def _check_groups(settings: TrainingSettings, ranks: int) -> None:
+    reshard = settings.reshard_after_forward
+    for name, size in (
+        ("shard_size", settings.shard_size),
+        ("reshard_after_forward", None if isinstance(reshard, bool) else reshard),
+    ):
+        if size is not None and (size < 1 or ranks % size):
+            raise FieldError(f"settings.{name}", size, f"has to divide the {ranks} ranks")
+
+
+def _check_evidence(evidence: Evidence, conclusion: Conclusion) -> None:
+    if evidence.trials < 0:
+        raise FieldError("evidence.trials", evidence.trials, "has to be 0 or more")
+    for name in ("baseline", "winner"):
+        reading = getattr(evidence, name)
+        if reading is not None:
+            _check_reading(reading, f"evidence.{name}")
+    if evidence.ratio is not None:
+        _check_ratio(evidence, evidence.ratio, conclusion)
+    if conclusion is Conclusion.IMPROVED and evidence.winner is None:
+        raise FieldError("evidence.winner", None, "has to be there when the conclusion is improved")
+
+
+def _check_reading(reading: Reading, field: str) -> None:
+    rate, spread = reading.samples_per_second, reading.spread_percent
+    if not (0 < rate < math.inf):
+        raise FieldError(f"{field}.samples_per_second", rate, "has to be positive and finite")
+    if spread is not None and not (0 <= spread < math.inf):
+        raise FieldError(f"{field}.spread_percent", spread, "has to be 0 or more and finite")
+    if reading.launches < 1:
+        raise FieldError(f"{field}.launches", reading.launches, "has to be at least 1")
+    if not 0 <= reading.stability <= 1:
+        raise FieldError(f"{field}.stability", reading.stability, "has to be between 0 and 1")
+
+
+def _check_ratio(evidence: Evidence, ratio: Ratio, conclusion: Conclusion) -> None:
+    if evidence.baseline is None or evidence.winner is None:
+        raise FieldError("evidence.ratio", ratio.estimate, "needs both a baseline and a winner")
+    if not (0 < ratio.estimate < math.inf):
+        raise FieldError("evidence.ratio.estimate", ratio.estimate, "has to be positive and finite")
+    if not ratio.low <= ratio.high:
+        raise FieldError("evidence.ratio.low", ratio.low, f"has to be at most high, {ratio.high}")
+    if not 0 < ratio.confidence <= 1:
+        raise FieldError("evidence.ratio.confidence", ratio.confidence, "has to be in (0, 1]")
+    if conclusion is Conclusion.IMPROVED and ratio.estimate <= 1:
+        raise FieldError("evidence.ratio.estimate", ratio.estimate, "contradicts improved: above 1")

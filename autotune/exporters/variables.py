@@ -1,0 +1,35 @@
+"""The variables that a shell export sets, and the comment lines that explain them."""
+
+from collections.abc import Iterator
+
+from autotune.exporters.checks import OWN_PREFIX
+from autotune.exporters.text import comment, summary
+from autotune.model import BestConfiguration, encode
+
+
+def own_variables(best: BestConfiguration) -> dict[str, str]:
+    """The parallel settings and the batch as AUTOTUNE_* variables, for the user's own script."""
+    return {
+        f"{OWN_PREFIX}{name.upper()}": str(value).lower()
+        for name, value in encode(best.settings).items()
+        if value is not None
+    }
+
+
+def unused_variables(best: BestConfiguration) -> list[str]:
+    """Names of the AUTOTUNE_* variables that don't apply here and may be left from another file."""
+    names = (f"{OWN_PREFIX}{name.upper()}" for name in encode(best.settings))
+    return [name for name in names if name not in own_variables(best)]
+
+
+def heading(best: BestConfiguration, *usage: str) -> Iterator[str]:
+    """Comment lines that say what the export is, where it is from, and how to use it."""
+    yield comment(summary(best))
+    yield comment(f"From run {best.run_id}, {best.created_at.isoformat()}.")
+    yield from (comment(line) for line in usage)
+
+
+def own_variables_comment() -> Iterator[str]:
+    """Comment lines that say what the AUTOTUNE_* variables don't do."""
+    yield comment("Neither NCCL nor PyTorch nor torchrun reads the variables below: your training")
+    yield comment("script applies these settings, or it doesn't have the speed that was measured.")

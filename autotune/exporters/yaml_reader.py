@@ -1,0 +1,162 @@
+"""YAML as data with line numbers, read so that nothing is guessed.
+
+Stricter than YAML: one document of mappings, lists and scalars; no tags, no aliases (so a small
+file can't unfold into a large one), no key twice, nothing deep. Words that YAML 1.1 and 1.2 read
+in different ways (`on`, `0x10`, `010`, `2:30`) are refused unless they are in quotes.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import yaml
+
+from autotune.errors import FieldError, UserError, quoted
+
+MAX_BYTES = 256 * 1024
+"""Far above any real document; the parser takes about a second for it."""
+MAX_DEPTH = 16
+
+_TAG = "tag:yaml.org,2002:"
+_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
+_FLOAT = re.compile(r"[-+]?[0-9]+\.[0-9]*([eE][-+]?[0-9]+)?")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The content of a YAML file and where each part of it stands."""
+
+    name: str
+    data: Any
+    lines: dict[str, int] = field(default_factory=dict)
+    """Dotted path to line, from 1."""
+
+    def error(self, error: FieldError) -> FieldError:
+        """The same error with the file and the line in front of its field."""
+        return FieldError(
+            f"{self.name}:{self._line(error.field)}: {error.field}",
+            error.value,
+            error.rule,
+            alternatives=error.alternatives,
+            hint=error.hint,
+        )
+
+    def _line(self, path: str) -> int:
+        while path and path not in self.lines:
+            path = path.rpartition(".")[0]
+        return self.lines.get(path, 1)
+
+
+def read_yaml(text: str, name: str) -> Source:
+    """`text` as plain data. Raises UserError with `name` and the line of what isn't accepted."""
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_BYTES:
+        raise UserError(f"{name}: {size} bytes is more than the {MAX_BYTES} that are accepted")
+    node = _compose(text, name)
+    if node is None:
+        raise UserError(f"{name}: is empty")
+    lines: dict[str, int] = {}
+    return Source(name, _Builder(name, lines).build(node, ""), lines)
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes; stops at aliases, tags and depth before they cost anything."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text)
+        self._name = name
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent):
+            self._refuse(event, "aliases (*name) are not accepted; write the value out")
+        if getattr(event, "tag", None) is not None:
+            self._refuse(event, "tags (!name) are not accepted; put text in quotes")
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            self._refuse(event, f"is nested deeper than {MAX_DEPTH} levels")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def _refuse(self, event: yaml.Event, rule: str) -> NoReturn:
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        raise UserError(f"{self._name}:{line}: {rule}")
+
+
+def _compose(text: str, name: str) -> yaml.Node | None:
+    try:
+        return _Loader(text, name).get_single_node()
+    except UserError:
+        raise
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise UserError(f"{name}:{line}: is not valid YAML: {error.problem}") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise UserError(
+            f"{name}:{line}: is not valid YAML: holds the character U+{error.character:04X}"
+        ) from None
+    except (ValueError, OverflowError) as error:  # an escape or a directive with a huge number
+        raise UserError(f"{name}: is not valid YAML: {error}") from None
+
+
+class _Builder:
+    """Turns nodes into data, noting the line of every path."""
+
+    def __init__(self, name: str, lines: dict[str, int]) -> None:
+        self._name = name
+        self._lines = lines
+
+    def build(self, node: yaml.Node, path: str) -> Any:
+        self._lines.setdefault(path, node.start_mark.line + 1)
+        if isinstance(node, yaml.MappingNode):
+            return dict(self._items(node, path))
+        if isinstance(node, yaml.SequenceNode):
+            return [self.build(item, f"{path}[{i}]") for i, item in enumerate(node.value)]
+        return self._scalar(node, path)
+
+    def _items(self, node: yaml.MappingNode, path: str) -> Iterator[tuple[str, Any]]:
+        seen: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            key = self._key(key_node, path)
+            inner = f"{path}.{key}" if path else key
+            if key in seen:
+                raise FieldError(
+                    f"{self._name}:{line}: {inner}", key, f"stands already in line {seen[key]}"
+                )
+            seen[key] = self._lines[inner] = line
+            yield key, self.build(value_node, inner)
+
+    def _key(self, node: yaml.Node, path: str) -> str:
+        value = self._scalar(node, path) if isinstance(node, yaml.ScalarNode) else node.value
+        if not isinstance(value, str):
+            self._refuse(node, path, value, "has to be text, as every key", "put it in quotes")
+        return value
+
+    def _scalar(self, node: yaml.Node, path: str) -> Any:
+        text: str = node.value
+        kind = node.tag.removeprefix(_TAG)
+        if kind == "null":
+            return None
+        if kind == "bool" and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        if kind == "int" and _DECIMAL.fullmatch(text):
+            return int(text)
+        if kind == "float" and _FLOAT.fullmatch(text):
+            return float(text)
+        if kind in ("bool", "int", "float", "merge", "value"):
+            self._refuse(
+                node, path, text, "is read differently by different YAML readers",
+                "write true, false or a decimal number, or put it in quotes to mean text",
+            )  # fmt: skip
+        return text
+
+    def _refuse(self, node: yaml.Node, path: str, value: object, rule: str, hint: str) -> NoReturn:
+        place = f"{self._name}:{node.start_mark.line + 1}"
+        if path:
+            raise FieldError(f"{place}: {path}", value, rule, hint=hint)
+        raise UserError(f"{place}: {quoted(value)} {rule}", hint=hint)
