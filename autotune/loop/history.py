@@ -1,0 +1,72 @@
+"""What the stored trials of a study say: pure questions over a list of trials."""
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean, stdev
+
+from autotune.model import Candidate, Outcome, Phase, Reading, Trial
+from autotune.scoring.score import score
+
+MAX_ATTEMPTS = 3
+"""Launches of one candidate whose trials the machine, not the candidate, made fail."""
+
+
+def final(trials: Iterable[Trial], phase: Phase) -> list[Trial]:
+    """The trials of `phase` that tell something about their candidates."""
+    return [trial for trial in trials if trial.phase is phase and trial.outcome.is_final]
+
+
+def failed_attempts(trials: Sequence[Trial]) -> int:
+    """How many trials at the end, all of one candidate, the machine made fail."""
+    count = 0
+    for trial in reversed(trials):
+        if trial.outcome.is_final or trial.candidate != trials[-1].candidate:
+            break
+        count += trial.outcome is not Outcome.CANCELLED
+    return count
+
+
+def search_value(trial: Trial) -> float | None:
+    """What the search is told of a final trial: its score, or None if it is infeasible."""
+    measurement = trial.scored
+    return None if measurement is None else score(measurement).value
+
+
+def finalists(trials: Sequence[Trial], baseline: Candidate, count: int) -> list[Candidate]:
+    """The best candidates of the search beside the baseline, the best first."""
+    values: dict[Candidate, float] = {}
+    for trial in final(trials, Phase.SEARCH):
+        value = search_value(trial)
+        if value is not None and trial.candidate != baseline:
+            values[trial.candidate] = value
+    return sorted(values, key=lambda candidate: -values[candidate])[:count]
+
+
+def reading(trials: Iterable[Trial]) -> Reading | None:
+    """Throughput over the completed ones of `trials`, which are launches of one candidate."""
+    scores = [score(trial.measurement) for trial in trials if trial.scored and trial.measurement]
+    if not scores:
+        return None
+    rates = [one.samples_per_second for one in scores]
+    mean = fmean(rates)
+    return Reading(
+        samples_per_second=mean,
+        spread_percent=100 * stdev(rates) / mean if len(rates) > 1 else None,
+        launches=len(rates),
+        stability=fmean(one.stability for one in scores),
+    )
+
+
+def mean_rate(trials: Iterable[Trial]) -> float:
+    """Mean samples/s of the completed ones of `trials`; 0 if there are none."""
+    found = reading(trials)
+    return found.samples_per_second if found else 0.0
+
+
+def failed_in_a_row(trials: Sequence[Trial]) -> int:
+    """How many trials at the end of the study failed without one completing between them."""
+    count = 0
+    for trial in reversed(trials):
+        if trial.scored:
+            break
+        count += trial.outcome is not Outcome.CANCELLED
+    return count

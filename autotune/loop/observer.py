@@ -1,0 +1,30 @@
+"""What a study tells whoever watches it."""
+
+from dataclasses import dataclass
+
+from autotune.loop.plan import Step
+from autotune.model import Candidate, Trial, Window
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialStart:
+    """A trial is about to be launched."""
+
+    number: int
+    step: Step
+    baseline: Candidate
+    remaining_s: float | None
+    """Of the time budget; None without one."""
+
+
+class Observer:
+    """Watches a study. Every method may be left as it is."""
+
+    def trial_started(self, start: TrialStart) -> None:
+        """A trial is about to be launched."""
+
+    def window_closed(self, window: Window) -> None:
+        """The running trial has closed a window."""
+
+    def trial_ended(self, trial: Trial) -> None:
+        """A trial has ended and is stored."""

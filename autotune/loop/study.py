@@ -1,0 +1,180 @@
+"""The tuner loop: ask, launch, watch, score, tell, store. The only place where they all meet."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event
+
+from autotune.executors.base import Executor, Launch, LaunchEnd
+from autotune.loop.conclude import Decision, best_configuration, decide, decide_early
+from autotune.loop.history import final, search_value
+from autotune.loop.observer import Observer, TrialStart
+from autotune.loop.plan import Plan, Step
+from autotune.model import (
+    BestConfiguration,
+    Conclusion,
+    MeasurementPlan,
+    Phase,
+    Study,
+    StudyStatus,
+    Trial,
+    TrialSpec,
+    Window,
+)
+from autotune.model.protocol import Verdict
+from autotune.space.space import Space
+from autotune.storage.base import Store
+from autotune.strategies.base import SearchStrategy
+
+_FIRST_LIMIT_S = 600.0
+"""A trial's time limit while nothing is known of its speed."""
+_LIMIT_FACTOR = 10.0
+_LEAST_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyEnd:
+    """How an invocation ended."""
+
+    decision: Decision
+    best: BestConfiguration | None
+    """What was saved; None when no candidate works, or none has been measured yet."""
+    interrupted: bool
+
+
+@dataclass(kw_only=True)
+class StudyRunner:
+    """Runs one study to its end, from wherever its stored trials have brought it."""
+
+    study: Study
+    space: Space
+    strategy: SearchStrategy
+    executor: Executor
+    store: Store
+    folder: Path
+    """For the trials' own folders."""
+    observer: Observer = field(default_factory=Observer)
+    cancel: Event = field(default_factory=Event)
+    measurement: MeasurementPlan = field(default_factory=MeasurementPlan)
+    clock: Callable[[], float] = time.monotonic
+
+    def run(self) -> StudyEnd:
+        """Run what is left of the study, and save its answer."""
+        plan = Plan(spec=self.study.spec, baseline=self.space.baseline())
+        trials = list(self.store.trials(self.study.run_id))
+        for trial in trials:
+            self._tell(trial)
+        used_s = sum(trial.seconds for trial in trials)
+        started = self.clock()
+        known = len(trials)
+        while not self.cancel.is_set() and not plan.is_stuck(trials[known:]):
+            elapsed_s = used_s + self.clock() - started
+            step = plan.next_step(trials, elapsed_s, self.strategy.ask)
+            if step is None:
+                break
+            trial = self._launch(step, plan, trials, elapsed_s)
+            self.store.add_trial(trial)
+            trials.append(trial)
+            self._tell(trial)
+            self.observer.trial_ended(trial)
+        return self._end(plan, trials, stuck=plan.is_stuck(trials[known:]))
+
+    def _tell(self, trial: Trial) -> None:
+        if trial.phase is not Phase.CONFIRM and trial.outcome.is_final:
+            self.strategy.tell(trial.candidate, search_value(trial))
+
+    def _launch(self, step: Step, plan: Plan, trials: list[Trial], elapsed_s: float) -> Trial:
+        spec = self.study.spec
+        number = trials[-1].number + 1 if trials else 0
+        remaining_s = None if spec.budget_s is None else max(0.0, spec.budget_s - elapsed_s)
+        self.observer.trial_started(
+            TrialStart(number=number, step=step, baseline=plan.baseline, remaining_s=remaining_s)
+        )
+        launch = Launch(
+            spec=TrialSpec(
+                trial_id=f"{self.study.run_id}-{number:04d}",
+                workload=spec.target.workload,
+                settings=self.space.settings(step.candidate),
+                environment=self.space.environment(step.candidate),
+                device=self.space.facts.device,
+                seed=spec.seed,
+                plan=self.measurement,
+            ),
+            nodes=spec.target.nodes,
+            ranks_per_node=spec.target.ranks_per_node,
+            directory=self.folder / f"trial-{number:04d}",
+            time_limit_s=_time_limit_s(trials),
+        )
+        started_at, started = datetime.now(UTC), self.clock()
+        end = self.executor.run(launch, self._on_window, self.cancel)
+        return _record(
+            self.study.run_id, number, step, launch, end, started_at, self.clock() - started
+        )
+
+    def _on_window(self, window: Window) -> Verdict:
+        self.observer.window_closed(window)
+        return Verdict.STOP if self.cancel.is_set() else Verdict.GO
+
+    def _end(self, plan: Plan, trials: list[Trial], *, stuck: bool) -> StudyEnd:
+        interrupted = self.cancel.is_set()
+        if interrupted:
+            decision = decide_early(plan, trials, "interrupted")
+        elif stuck:
+            decision = decide_early(
+                plan, trials, f"stopped, since trials can't be run here: {trials[-1].reason}"
+            )
+        else:
+            decision = decide(plan, trials, self.space.facts.device)
+        best = None
+        if decision.conclusion is not Conclusion.NO_CANDIDATE:
+            best = best_configuration(
+                plan,
+                trials,
+                decision,
+                self.space,
+                run_id=self.study.run_id,
+                now=datetime.now(UTC),
+            )
+            self.store.save_best(best)
+        self.store.update_study(
+            self.study.run_id,
+            status=StudyStatus.INTERRUPTED if interrupted or stuck else StudyStatus.FINISHED,
+            conclusion=decision.conclusion,
+            reason=decision.reason,
+        )
+        return StudyEnd(decision=decision, best=best, interrupted=interrupted)
+
+
+def _time_limit_s(trials: list[Trial]) -> float:
+    """Ten times what the slowest baseline launch took: worse candidates than that can't win."""
+    seconds = [trial.seconds for trial in final(trials, Phase.BASELINE) if trial.scored]
+    return max(_LEAST_LIMIT_S, _LIMIT_FACTOR * max(seconds)) if seconds else _FIRST_LIMIT_S
+
+
+def _record(
+    run_id: str,
+    number: int,
+    step: Step,
+    launch: Launch,
+    end: LaunchEnd,
+    started_at: datetime,
+    seconds: float,
+) -> Trial:
+    return Trial(
+        run_id=run_id,
+        number=number,
+        phase=step.phase,
+        candidate=step.candidate,
+        settings=launch.spec.settings,
+        environment=launch.spec.environment,
+        outcome=end.outcome,
+        reason=end.reason,
+        failed_rank=end.failed_rank,
+        started_at=started_at,
+        seconds=seconds,
+        measurement=end.measurement,
+        log_path=end.log_path,
+        log_tail=end.log_tail,
+    )

@@ -1,0 +1,19 @@
+"""Ways to search a space."""
+
+from autotune.errors import FieldError
+from autotune.space.space import Space
+from autotune.strategies.base import SearchStrategy
+
+NAMES = ("tpe",)
+
+
+def build_strategy(name: str, space: Space, seed: int) -> SearchStrategy:
+    """The strategy called `name`. Raises FieldError for an unknown one."""
+    if name == "tpe":
+        from autotune.strategies.tpe import TpeStrategy  # noqa: PLC0415 - optuna takes a second
+
+        return TpeStrategy(space, seed)
+    raise FieldError("search", name, "is no search strategy", alternatives=NAMES)
+
+
+__all__ = ["NAMES", "SearchStrategy", "build_strategy"]

@@ -1,0 +1,74 @@
+"""An executor whose trials are formulas, for tests of what is above it."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow
+from autotune.model import Machine, Measurement, Outcome, TrainingSettings, Window
+from autotune.model.protocol import Verdict
+
+MACHINE = Machine(
+    instance="fake-2c", gpus=(), cpu="fake", cores=2, memory_bytes=2**30, numa_nodes=1
+)
+
+Speed = Callable[[TrainingSettings], float | Outcome]
+"""True samples/s of a layout, or how its trials end instead."""
+
+
+class FormulaExecutor(Executor):
+    """The n-th launch takes `launch_s(n)` of a clock of its own; noise is seeded."""
+
+    def __init__(
+        self,
+        speed: Speed,
+        *,
+        noise: float = 0.01,
+        seed: int = 0,
+        launch_s: Callable[[int], float] = lambda _: 1.0,
+    ) -> None:
+        self._speed = speed
+        self._noise = noise
+        self._rng = random.Random(seed)
+        self._launch_s = launch_s
+        self.now = 0.0
+        self.launches: list[Launch] = []
+
+    def machine(self) -> Machine:
+        return MACHINE
+
+    def clock(self) -> float:
+        return self.now
+
+    def run(self, launch: Launch, on_window: OnWindow, cancel: Event) -> LaunchEnd:
+        self.now += self._launch_s(len(self.launches))
+        self.launches.append(launch)
+        speed = self._speed(launch.spec.settings)
+        if isinstance(speed, Outcome):
+            return LaunchEnd(outcome=speed, reason="as the test says", log_path=str(Path("x")))
+        rate = speed * self._rng.lognormvariate(0, self._noise)
+        windows = [
+            Window(index=i, steps=10, samples=320, seconds=320 / rate)
+            for i in range(launch.spec.plan.windows)
+        ]
+        for window in windows:
+            if on_window(window) is Verdict.STOP or cancel.is_set():
+                return LaunchEnd(outcome=Outcome.CANCELLED, reason="the test cancelled it")
+        return LaunchEnd(outcome=Outcome.COMPLETED, measurement=measurement(windows))
+
+
+def measurement(windows: list[Window]) -> Measurement:
+    return Measurement(
+        windows=tuple(windows),
+        warmup_steps=3,
+        build_s=0.1,
+        warmup_s=0.1,
+        losses=(2.0, 1.9, 1.8),
+        gradient_norms=(1.0, 1.0, 1.0),
+        peak_memory_bytes=(1, 1),
+        allocator_retries=0,
+        parameters=1,
+        effective={},
+        versions={"torch": "2.13.0"},
+    )
