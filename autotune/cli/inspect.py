@@ -1,0 +1,119 @@
+"""`autotune runs`, `show` and `best`: what the store knows."""
+
+from typing import Annotated
+
+import typer
+
+from autotune.cli.options import (
+    BatchOption,
+    Format,
+    FormatOption,
+    InstanceOption,
+    NprocOption,
+    StorageOption,
+    WorkloadOption,
+)
+from autotune.cli.render import out, print_json, print_table
+from autotune.cli.report import print_trials
+from autotune.compose import LOCAL, find_study
+from autotune.errors import UserError
+from autotune.executors.host import describe_machine
+from autotune.exporters.document import to_yaml
+from autotune.model import BestConfiguration, encode
+from autotune.storage import Store, default_url, open_store
+
+
+def runs(storage: StorageOption = None, format_: FormatOption = Format.TABLE) -> None:
+    """List the runs in the store, the newest last."""
+    with open_store(storage or default_url()) as store:
+        studies = store.studies()
+        counts = {study.run_id: len(store.trials(study.run_id)) for study in studies}
+    if format_ is Format.JSON:
+        print_json([{**encode(s), "trials": counts[s.run_id]} for s in studies])
+        return
+    print_table(
+        "Runs",
+        ["run", "started", "status", "trials", "conclusion", "for"],
+        [
+            [
+                study.run_id,
+                f"{study.created_at:%Y-%m-%d %H:%M} UTC",
+                study.status.value,
+                str(counts[study.run_id]),
+                study.conclusion.value if study.conclusion else "-",
+                study.spec.target.describe(),
+            ]
+            for study in studies
+        ],
+    )
+
+
+def show(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="A run id, the beginning of one, or 'latest'."),
+    ],
+    storage: StorageOption = None,
+    format_: FormatOption = Format.TABLE,
+) -> None:
+    """Show a run: every trial with its settings, samples/s and outcome."""
+    with open_store(storage or default_url()) as store:
+        study = find_study(store, run)
+        trials = store.trials(study.run_id)
+    if format_ is Format.JSON:
+        print_json({"study": encode(study), "trials": [encode(trial) for trial in trials]})
+        return
+    print_trials(f"Run {study.run_id}: {study.spec.target.describe()}", trials)
+    console = out()
+    console.print()
+    console.print(f"machine     {study.machine.describe()}", markup=False)
+    console.print(f"status      {study.status.value}", markup=False)
+    if study.conclusion:
+        console.print(f"conclusion  {study.conclusion.value}: {study.reason}", markup=False)
+    for trial in trials:
+        if trial.log_tail and not trial.scored:
+            console.print(f"\ntrial {trial.number}, end of {trial.log_path}:", markup=False)
+            console.print(trial.log_tail, markup=False)
+
+
+def best(
+    instance: InstanceOption = LOCAL,
+    workload: WorkloadOption = "tiny",
+    nproc: NprocOption = None,
+    global_batch: BatchOption = None,
+    storage: StorageOption = None,
+    format_: FormatOption = Format.TABLE,
+) -> None:
+    """Print the stored answer for an instance and a workload, as YAML."""
+    name = describe_machine().instance if instance == LOCAL else instance
+    with open_store(storage or default_url()) as store:
+        found = _find(store, name, workload, nproc, global_batch)
+    if format_ is Format.JSON:
+        print_json(encode(found))
+    else:
+        typer.echo(to_yaml(found), nl=False)
+
+
+def _find(
+    store: Store, instance: str, workload: str, nproc: int | None, global_batch: int | None
+) -> BestConfiguration:
+    """The newest answer that fits. Raises UserError naming what there is instead."""
+    every = store.bests()
+    fitting = [
+        best
+        for best in every
+        if best.target.instance == instance
+        and best.target.workload == workload
+        and nproc in (None, best.target.ranks_per_node)
+        and global_batch in (None, best.target.global_batch)
+    ]
+    if fitting:
+        return max(fitting, key=lambda best: best.created_at)
+    known = "; ".join(best.target.describe() for best in every) or "nothing yet"
+    wanted = [f"{workload} on {instance}"]
+    wanted += [f"{nproc} ranks"] if nproc is not None else []
+    wanted += [f"global batch {global_batch}"] if global_batch is not None else []
+    raise UserError(
+        f"no stored answer for {', '.join(wanted)}; the store has: {known}",
+        hint="make one with: autotune run",
+    )

@@ -1,0 +1,59 @@
+"""The command line: what is run by `autotune`."""
+
+import sys
+
+import typer
+
+from autotune import __version__
+from autotune.cli import catalogue, export, inspect, run
+from autotune.errors import AutotuneError, UserError
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+app = typer.Typer(
+    name="autotune",
+    help="Find the fastest steady configuration for distributed PyTorch training on this machine.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run.run)
+app.command("resume")(run.resume)
+app.command("runs")(inspect.runs)
+app.command("show")(inspect.show)
+app.command("best")(inspect.best)
+app.command("export")(export.export)
+app.command("knobs")(catalogue.knobs)
+app.command("instances")(catalogue.instances)
+app.command("workloads")(catalogue.workloads)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"autotune {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version.", callback=_print_version, is_eager=True
+    ),
+) -> None:
+    """Common options."""
+
+
+def main() -> None:
+    """Run the command line; errors made on purpose become a message and an exit code."""
+    try:
+        app()
+    except AutotuneError as error:
+        sys.stderr.write(f"error: {error}\n")
+        if error.hint:
+            sys.stderr.write(f"hint: {error.hint}\n")
+        sys.exit(EXIT_USAGE if isinstance(error, UserError) else EXIT_FAILED)
+    except BrokenPipeError:
+        # The reader of stdout (head, less) has gone; say nothing, and don't fail again at exit.
+        sys.stdout = None
+        sys.exit(EXIT_FAILED)

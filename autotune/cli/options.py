@@ -1,0 +1,102 @@
+"""The options that several commands share, and how their texts are read."""
+
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune.errors import FieldError
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|m|h)?")
+_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+InstanceOption = Annotated[
+    str,
+    typer.Option(
+        "--instance",
+        help="The machine type: 'local' is this machine, whatever it has; for a name of the "
+        "catalogue (see 'autotune instances') this machine has to be one.",
+        show_default=True,
+    ),
+]
+WorkloadOption = Annotated[
+    str, typer.Option("--workload", help="What is trained: see 'autotune workloads'.")
+]
+NprocOption = Annotated[
+    int | None,
+    typer.Option(
+        "--nproc", help="Ranks on this machine. Default: one for each GPU; else up to 4, by cores."
+    ),
+]
+BatchOption = Annotated[
+    int | None,
+    typer.Option(
+        "--global-batch",
+        help="Samples per optimizer step over all ranks, which no candidate changes. "
+        "Default: the workload's.",
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KNOB=VALUE", help="Hold a knob at one value, in the baseline too."
+    ),
+]
+OnlyOption = Annotated[
+    str | None,
+    typer.Option("--only", metavar="KNOB,…", help="Search these knobs, leave the others alone."),
+]
+StorageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--storage",
+        metavar="URL",
+        help="Where runs are kept: sqlite:///FILE or postgresql://USER@HOST/NAME. "
+        "Default: autotune.db in the data folder ($AUTOTUNE_HOME).",
+    ),
+]
+FormatOption = Annotated[
+    Format, typer.Option("--format", help="How the result is printed on stdout.")
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", metavar="FILE", help="The YAML file. Default: best/….yaml."),
+]
+
+
+def duration_s(text: str, field: str) -> float:
+    """Seconds in a duration such as 90s, 30m or 2h."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    seconds = float(match[1]) * _UNIT_S[match[2]] if match else 0.0
+    if seconds <= 0:
+        raise FieldError(field, text, "has to be a duration above 0, such as 90s, 30m or 2h")
+    return seconds
+
+
+def assignments(texts: Sequence[str], field: str) -> dict[str, str]:
+    """`name=value` texts as a mapping."""
+    result: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise FieldError(field, text, "has to be KNOB=VALUE, such as strategy=ddp")
+        if name.strip() in result:
+            raise FieldError(field, text, f"sets {name.strip()} a second time")
+        result[name.strip()] = value.strip()
+    return result
+
+
+def names(text: str | None) -> tuple[str, ...]:
+    """The names in a comma-separated list."""
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())

@@ -1,0 +1,86 @@
+"""What a person sees on stderr while a study runs."""
+
+from statistics import stdev
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from autotune.cli.render import duration_text, settings_text
+from autotune.loop.observer import Observer, TrialStart
+from autotune.model import Phase, Trial, Window
+from autotune.scoring.score import score
+
+_PHASES = {Phase.BASELINE: "baseline", Phase.SEARCH: "search", Phase.CONFIRM: "confirm"}
+
+
+class Progress(Observer):
+    """One line for each ended trial; on a terminal also a line that follows the running one."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        self._live: Live | None = None
+        self._start: TrialStart | None = None
+        self._rates: list[float] = []
+        self._best = 0.0
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(Text(text))
+
+    def trial_started(self, start: TrialStart) -> None:
+        self._start = start
+        self._rates = []
+        if self._console.is_terminal:
+            self._live = Live(Text(""), console=self._console, transient=True)
+            self._live.start()
+            self._refresh()
+
+    def window_closed(self, window: Window) -> None:
+        self._rates.append(window.samples_per_second)
+        self._refresh()
+
+    def trial_ended(self, trial: Trial) -> None:
+        self.close()
+        self.say(f"{self._prefix()}  {self._result(trial)}")
+
+    def close(self) -> None:
+        """Take the running line away; an ended study leaves only whole lines."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _refresh(self) -> None:
+        if self._live is not None:
+            self._live.update(Text(f"{self._prefix()}  {_rate(self._rates)}  …"))
+
+    def _prefix(self) -> str:
+        start = self._start
+        if start is None:
+            return ""
+        parts = [f"[{start.number:3d}] {_PHASES[start.step.phase]:8s}"]
+        parts.append(settings_text(start.step.candidate.differences(start.baseline)))
+        return "  ".join(parts)
+
+    def _result(self, trial: Trial) -> str:
+        measurement = trial.scored
+        if measurement is None:
+            return f"{trial.outcome.value}: {trial.reason}"
+        value = score(measurement).samples_per_second
+        self._best = max(self._best, value)
+        parts = [
+            _rate([window.samples_per_second for window in measurement.windows]),
+            f"best so far {self._best:,.1f}",
+        ]
+        remaining_s = self._start.remaining_s if self._start else None
+        if remaining_s is not None:
+            parts.append(f"{duration_text(max(0.0, remaining_s - trial.seconds))} left")
+        return ", ".join(parts)
+
+
+def _rate(rates: list[float]) -> str:
+    if not rates:
+        return "starting"
+    mean = sum(rates) / len(rates)
+    spread = f" ± {100 * stdev(rates) / mean:.1f} %" if len(rates) > 1 else ""
+    return f"{mean:,.1f} samples/s{spread}"

@@ -1,0 +1,115 @@
+"""The answer of a run, as a table or as JSON on stdout."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from autotune.cli.render import (
+    duration_text,
+    out,
+    print_json,
+    print_table,
+    rate_text,
+    ratio_text,
+    settings_text,
+)
+from autotune.loop.study import StudyEnd
+from autotune.model import (
+    BestConfiguration,
+    Candidate,
+    Conclusion,
+    Phase,
+    Study,
+    Trial,
+    encode,
+)
+from autotune.scoring.score import score
+
+_SENTENCES = {
+    Conclusion.IMPROVED: "Improved: use the configuration below.",
+    Conclusion.KEEP_DEFAULTS: "Keep the defaults: nothing beat them beyond the noise.",
+    Conclusion.UNCONFIRMED: "Unconfirmed: the configuration below looked best, nothing more.",
+    Conclusion.NO_CANDIDATE: "No candidate works.",
+}
+
+
+def print_answer(
+    study: Study, end: StudyEnd, trials: Sequence[Trial], saved: Path | None, format_: object
+) -> None:
+    """Print what the run found, and where it is saved."""
+    if str(format_) == "json":
+        print_json(_answer_data(study, end, trials, saved))
+        return
+    print_trials(f"Run {study.run_id}: {study.spec.target.describe()}", trials)
+    console = out()
+    console.print()
+    console.print(_SENTENCES[end.decision.conclusion], markup=False)
+    console.print(f"  because    {end.decision.reason}", markup=False)
+    if end.best is not None:
+        _print_best(end.best, trials)
+    if saved is not None:
+        console.print(f"  saved      {saved}", markup=False)
+
+
+def _print_best(best: BestConfiguration, trials: Sequence[Trial]) -> None:
+    console = out()
+    baseline = _baseline(trials)
+    evidence = best.evidence
+    console.print(f"  baseline   {rate_text(evidence.baseline)}", markup=False)
+    if evidence.winner is not None:
+        chosen = next(
+            trial.candidate
+            for trial in trials
+            if trial.settings == best.settings and trial.environment == best.environment
+        )
+        console.print(f"  winner     {rate_text(evidence.winner)}", markup=False)
+        changes = settings_text(chosen.differences(baseline) if baseline else chosen)
+        console.print(f"  settings   {changes}", markup=False)
+    if evidence.ratio is not None:
+        console.print(f"  gain       {ratio_text(evidence.ratio)}", markup=False)
+
+
+def print_trials(title: str, trials: Sequence[Trial]) -> None:
+    """One line for each trial, in the order of their launches."""
+    baseline = _baseline(trials)
+    print_table(
+        title,
+        ["trial", "for", "strategy", "differs from the baseline in", "samples/s", "stability",
+         "took", "outcome"],
+        [_row(trial, baseline) for trial in trials],
+    )  # fmt: skip
+
+
+def _row(trial: Trial, baseline: Candidate | None) -> list[str]:
+    measurement = trial.scored
+    found = score(measurement) if measurement else None
+    changes = trial.candidate.differences(baseline) if baseline else dict(trial.candidate)
+    outcome = trial.outcome.value + (f": {trial.reason}" if trial.reason else "")
+    return [
+        str(trial.number),
+        trial.phase.value,
+        trial.settings.strategy.value,
+        settings_text(changes) if changes else "-",
+        f"{found.samples_per_second:,.1f}" if found else "-",
+        f"{found.stability:.2f}" if found else "-",
+        duration_text(trial.seconds),
+        outcome,
+    ]
+
+
+def _baseline(trials: Sequence[Trial]) -> Candidate | None:
+    return next((t.candidate for t in trials if t.phase is Phase.BASELINE), None)
+
+
+def _answer_data(
+    study: Study, end: StudyEnd, trials: Sequence[Trial], saved: Path | None
+) -> object:
+    return {
+        "run": study.run_id,
+        "kind": "measured",
+        "conclusion": end.decision.conclusion.value,
+        "reason": end.decision.reason,
+        "interrupted": end.interrupted,
+        "saved": None if saved is None else str(saved),
+        "best": None if end.best is None else encode(end.best),
+        "trials": len(trials),
+    }

@@ -1,0 +1,195 @@
+"""`autotune run` and `resume`: run a study and print its answer."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from autotune.cli.options import (
+    BatchOption,
+    Format,
+    FormatOption,
+    InstanceOption,
+    NprocOption,
+    OnlyOption,
+    OutputOption,
+    SetOption,
+    StorageOption,
+    WorkloadOption,
+    assignments,
+    duration_s,
+    names,
+)
+from autotune.cli.progress import Progress
+from autotune.cli.report import print_answer
+from autotune.compose import (
+    Request,
+    build_space,
+    build_spec,
+    build_target,
+    find_machine,
+    find_study,
+    new_study,
+    runner,
+)
+from autotune.errors import FieldError
+from autotune.exporters.document import to_yaml
+from autotune.exporters.files import check_writable, write_atomically
+from autotune.loop.study import StudyEnd
+from autotune.model import Conclusion, Machine, Study, StudyStatus, Target
+from autotune.storage import Store, default_url, open_store
+
+EXIT_NO_CANDIDATE = 3
+EXIT_INTERRUPTED = 130
+
+
+def run(
+    instance: InstanceOption,
+    workload: WorkloadOption = "tiny",
+    nproc: NprocOption = None,
+    global_batch: BatchOption = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="DURATION",
+            help="Wall time for the whole study, such as 90s, 30m or 2h. "
+            "Default: 10m, or none with --trials.",
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            "--trials",
+            min=1,
+            help="Candidates to try in the search; the baseline and the confirmation of the "
+            "finalists come on top.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Of the search, the model and the data.")
+    ] = 0,
+    storage: StorageOption = None,
+    output: OutputOption = None,
+    format_: FormatOption = Format.TABLE,
+    set_: SetOption = None,
+    only: OnlyOption = None,
+) -> None:
+    """Find the fastest steady configuration, and save it as YAML.
+
+    Exit codes: 0 done (improved or keep-defaults: the output tells), 2 usage, 3 no candidate works,
+    130 interrupted (resume with 'autotune resume').
+    """
+    request = Request(
+        instance=instance,
+        workload=workload,
+        nproc=nproc,
+        global_batch=global_batch,
+        budget_s=None if budget is None else duration_s(budget, "--budget"),
+        max_trials=trials,
+        seed=seed,
+        pinned=assignments(set_ or [], "--set"),
+        only=names(only),
+        output=output,
+    )
+    machine = find_machine(instance)
+    target = build_target(request, machine)
+    space = build_space(request, machine, target)
+    spec = build_spec(request, target, space)
+    check_writable(output or default_output(target))
+    with open_store(storage or default_url()) as store:
+        study = new_study(spec, machine, store)
+        _run_and_report(study, machine, store, storage, format_)
+
+
+def resume(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="A run id, the beginning of one, or 'latest'."),
+    ],
+    storage: StorageOption = None,
+    format_: FormatOption = Format.TABLE,
+) -> None:
+    """Finish a run that was interrupted or killed; finished trials are kept."""
+    with open_store(storage or default_url()) as store:
+        study = find_study(store, run)
+        if study.status is StudyStatus.FINISHED:
+            raise FieldError(
+                "RUN",
+                study.run_id,
+                "has finished: there is nothing to resume",
+                hint=f"see what it found with: autotune show {study.run_id}",
+            )
+        target = study.spec.target
+        check_writable(_output(study))
+        machine = find_machine(target.instance)
+        _run_and_report(study, machine, store, storage, format_)
+
+
+def default_output(target: Target) -> Path:
+    """Where the YAML for `target` is saved when the user names no file."""
+    return Path("best") / (
+        f"{target.instance}-{target.workload}-n{target.nodes}x{target.ranks_per_node}"
+        f"-b{target.global_batch}.yaml"
+    )
+
+
+def _output(study: Study) -> Path:
+    return Path(study.spec.output) if study.spec.output else default_output(study.spec.target)
+
+
+def _run_and_report(
+    study: Study, machine: Machine, store: Store, storage: str | None, format_: Format
+) -> None:
+    progress = Progress()
+    progress.say(f"run {study.run_id}: {study.spec.target.describe()}")
+    progress.say(f"machine: {machine.describe()}")
+    with _interruptible(progress) as cancel:
+        running = runner(study, machine, store, progress, cancel)
+        with running.executor:
+            end = running.run()
+    progress.close()
+    saved = _save(study, store, end)
+    print_answer(study, end, store.trials(study.run_id), saved, format_)
+    if end.interrupted:
+        where = f" --storage {storage!r}" if storage else ""
+        progress.say(f"interrupted; resume with: autotune resume {study.run_id}{where}")
+        raise typer.Exit(EXIT_INTERRUPTED)
+    if end.decision.conclusion is Conclusion.NO_CANDIDATE:
+        raise typer.Exit(EXIT_NO_CANDIDATE)
+
+
+def _save(study: Study, store: Store, end: StudyEnd) -> Path | None:
+    """Write the store's answer for the target, which may be an earlier run's confirmed one."""
+    best = store.best(study.spec.target)
+    if best is None or end.best is None:
+        return None
+    path = _output(study)
+    write_atomically(path, to_yaml(best))
+    return path
+
+
+@contextmanager
+def _interruptible(progress: Progress) -> Iterator[Event]:
+    """The first Ctrl-C, TERM or hang-up ends the study cleanly; the second one at once."""
+    cancel = Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        if cancel.is_set():
+            raise KeyboardInterrupt
+        cancel.set()
+        progress.say(f"{signal.Signals(number).name}: ending the running trial …")
+
+    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, stop) for number in caught}
+    try:
+        yield cancel
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

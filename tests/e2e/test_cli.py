@@ -1,0 +1,231 @@
+"""The command as a user runs it: real processes, real trials, exit codes, files."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from autotune.exporters.document import read
+from autotune.model import Conclusion
+
+AUTOTUNE = [sys.executable, "-m", "autotune"]
+
+
+class Home:
+    """A data folder and a working folder of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.environment = {**os.environ, "AUTOTUNE_HOME": str(path / "data")}
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [*AUTOTUNE, *arguments],
+            cwd=self.path,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def call(self, *arguments: str, expect: int = 0) -> "subprocess.CompletedProcess[str]":
+        with self.start(*arguments) as process:
+            stdout, stderr = process.communicate(timeout=240)
+        assert process.returncode == expect, stderr
+        assert "Traceback" not in stderr
+        return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home with one finished run of a few trials."""
+    home = Home(tmp_path_factory.mktemp("finished"))
+    home.call(
+        "run", "--instance", "local", "--workload", "tiny", "--nproc", "2",
+        "--only", "strategy", "--trials", "2", "--seed", "1", "--output", "best.yaml",
+    )  # fmt: skip
+    return home
+
+
+def test_a_run_tries_ddp_and_fsdp_and_stores_them(finished: Home) -> None:
+    shown = json.loads(finished.call("show", "latest", "--format", "json").stdout)
+    strategies = {trial["settings"]["strategy"] for trial in shown["trials"]}
+    assert strategies == {"ddp", "fsdp_full", "fsdp_grad_op"}
+    assert {trial["outcome"] for trial in shown["trials"]} == {"completed"}
+    for trial in shown["trials"]:
+        assert trial["measurement"]["effective"]["strategy"] == trial["settings"]["strategy"]
+        assert trial["measurement"]["losses"][-1] < trial["measurement"]["losses"][0]
+    table = finished.call("show", "latest").stdout
+    assert "fsdp_full" in table
+    assert "samples/s" in table
+
+
+def test_the_saved_file_and_the_store_agree(finished: Home) -> None:
+    saved = read(finished.path / "best.yaml")
+    assert saved.conclusion in (Conclusion.IMPROVED, Conclusion.KEEP_DEFAULTS)
+    printed = finished.call("best", "--instance", "local", "--workload", "tiny").stdout
+    assert printed == (finished.path / "best.yaml").read_text()
+    listed = json.loads(finished.call("runs", "--format", "json").stdout)
+    assert [run["run_id"] for run in listed] == [saved.run_id]
+    assert listed[0]["status"] == "finished"
+
+
+def test_exports_are_usable(finished: Home) -> None:
+    text = finished.call("export", "best.yaml", "--to", "env").stdout
+    (finished.path / "best.env").write_text(text)
+    subprocess.run(["sh", "-ec", ". ./best.env"], cwd=finished.path, check=True)
+    torchrun = finished.call("export", "best.yaml", "--to", "torchrun").stdout
+    assert "--nproc-per-node" in torchrun
+    subprocess.run(["bash", "-n"], input=torchrun, text=True, check=True)
+
+
+def test_a_finished_run_is_not_resumed(finished: Home) -> None:
+    result = finished.call("resume", "latest", expect=2)
+    assert "has finished" in result.stderr
+
+
+def ranks_of(parent: int) -> list[int]:
+    """The pids of living rank programs that `parent` has started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes()
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            is_child = stat.rpartition(")")[2].split()[1] == str(parent)
+            if is_child and b"autotune.trainers.rank" in command:
+                found.append(int(entry.name))
+    return found
+
+
+def wait_for_ranks(parent: int, timeout_s: float = 60) -> list[int]:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if len(pids := ranks_of(parent)) == 2:
+            return pids
+        time.sleep(0.05)
+    raise AssertionError("no ranks were started")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in (Path("/proc") / str(pid) / "status").read_text()
+    except OSError:
+        return False
+
+
+RUN = (
+    "run", "--instance", "local", "--workload", "tiny", "--nproc", "2",
+    "--only", "bucket_cap_mb", "--set", "strategy=ddp", "--trials", "1", "--output", "best.yaml",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_run_leaves_nothing_and_resumes(home: Home, number: signal.Signals) -> None:
+    with home.start(*RUN) as process:
+        assert process.stderr is not None
+        seen = ""
+        while "[  0]" not in seen:
+            line = process.stderr.readline()
+            assert line, seen
+            seen += line
+        pids = wait_for_ranks(process.pid)
+        process.send_signal(number)
+        _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130, rest
+    assert not any(is_alive(pid) for pid in pids)
+    assert "resume with: autotune resume" in rest
+    assert read(home.path / "best.yaml").conclusion is Conclusion.UNCONFIRMED
+    if number is not signal.SIGINT:
+        return
+    command = rest.split("resume with: autotune ")[1].splitlines()[0]
+    home.call(*shlex.split(command))
+    shown = json.loads(home.call("show", "latest", "--format", "json").stdout)
+    assert shown["study"]["status"] == "finished"
+    outcomes = [trial["outcome"] for trial in shown["trials"]]
+    assert outcomes.count("cancelled") == 1
+    assert read(home.path / "best.yaml").conclusion is not Conclusion.UNCONFIRMED
+
+
+def test_a_killed_run_leaves_no_ranks_and_resumes(home: Home) -> None:
+    with home.start(*RUN) as process:
+        pids = wait_for_ranks(process.pid)
+        process.kill()
+        process.communicate(timeout=60)
+    deadline = time.monotonic() + 10
+    while any(is_alive(pid) for pid in pids):
+        assert time.monotonic() < deadline, "ranks outlive their controller"
+        time.sleep(0.1)
+    home.call("resume", "latest")
+
+
+BAD: Sequence[tuple[list[str], list[str]]] = [
+    (["--instance", "p4d.24xlarge"], ["p4d.24xlarge", "8 x A100", "no GPU", "hint:"]),
+    (["--instance", "p4d.24xlargee"], ["--instance", "did you mean 'p4d.24xlarge'"]),
+    (["--instance", "local", "--workload", "tinny"], ["workload", "did you mean 'tiny'"]),
+    (["--instance", "local", "--set", "strateg=ddp"], ["--set", "did you mean 'strategy'"]),
+    (["--instance", "local", "--set", "strategy=zero"], ["strategy", "'zero'", "fsdp_full"]),
+    (["--instance", "local", "--set", "strategy"], ["--set", "KNOB=VALUE"]),
+    (["--instance", "local", "--only", "buckets"], ["--only", "bucket_cap_mb"]),
+    (["--instance", "local", "--nproc", "4096"], ["--nproc", "4096", "usable cores"]),
+    (["--instance", "local", "--nproc", "0"], ["--nproc", "0"]),
+    (["--instance", "local", "--nproc", "2", "--global-batch", "33"], ["33", "multiple of the 2"]),
+    (["--instance", "local", "--global-batch", "0"], ["--global-batch", "0"]),
+    (["--instance", "local", "--budget", "2s"], ["--budget", "too short", "hint:"]),
+    (["--instance", "local", "--budget", "soon"], ["--budget", "'soon'", "30m"]),
+    (["--instance", "local", "--trials", "0"], ["--trials"]),
+    (["--instance", "local", "--trials", "many"], ["--trials"]),
+    (["--instance", "local", "--storage", "mysql://x/y"], ["--storage", "postgresql", "sqlite"]),
+    (["--instance", "local", "--storage", "nonsense"], ["--storage", "nonsense"]),
+    (["--instance", "local", "--output", "/proc/no/best.yaml"], ["/proc/no"]),
+    (["--instance", "local", "--format", "xml"], ["--format", "json"]),
+    ([], ["--instance"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD, ids=[" ".join(a) for a, _ in BAD])
+def test_bad_input_is_refused_before_any_trial(
+    home: Home, arguments: list[str], words: list[str]
+) -> None:
+    result = home.call("run", *arguments, expect=2)
+    for word in words:
+        assert word in " ".join(result.stderr.split()), result.stderr
+    assert result.stdout == ""
+    assert not list(home.path.rglob("trial-*")), "a trial was launched"
+
+
+def test_what_is_not_there_is_refused(home: Home) -> None:
+    assert "no runs" in home.call("show", "latest", expect=2).stderr
+    assert "no stored answer" in home.call("best", "--workload", "tiny", expect=2).stderr
+    assert "none.yaml" in home.call("export", "none.yaml", "--to", "env", expect=2).stderr
+    (home.path / "bad.yaml").write_text("schema: autotune/v9\n")
+    result = home.call("export", "bad.yaml", "--to", "env", expect=2)
+    assert "bad.yaml:1" in result.stderr
+    assert "autotune/v1" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["knobs", "instances", "workloads"])
+def test_catalogues_are_printed_for_people_and_programs(home: Home, command: str) -> None:
+    names = {"knobs": "strategy", "instances": "p4d.24xlarge", "workloads": "bert-large"}
+    assert names[command] in home.call(command).stdout
+    rows = json.loads(home.call(command, "--format", "json").stdout)
+    assert names[command] in [row["name"] for row in rows]
+
+
+def test_why_a_knob_is_left_out_is_printed(home: Home) -> None:
+    table = home.call("knobs", "--instance", "local", "--nproc", "2").stdout
+    assert "needs device cuda" in table
