@@ -26,9 +26,8 @@ class Store(ABC):
     - Adding a record that is there with the same content is no error and changes nothing; with
       other content it is a StorageError. So a writer that doesn't know whether its last write
       arrived may write again.
-    - What is read equals what was written, non-finite floats and time zones included; only
-      characters that not every database can hold (NUL, lone surrogates) are replaced in texts.
-      Lists come in a stated order.
+    - What is read equals what was written, non-finite floats, time zones and odd characters
+      included. Lists come in a stated order.
     - A store may be used from several threads and several processes at once.
     - Anything that goes wrong with the database is a StorageError that names the database without
       its password; content that can't be understood is one that names the record.
@@ -94,11 +93,3 @@ class Store(ABC):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def may_replace(new: BestConfiguration, old: BestConfiguration) -> bool:
-    """Whether `new` becomes the answer in place of `old`, as `save_best` promises."""
-    is_weaker = (
-        new.conclusion is Conclusion.UNCONFIRMED and old.conclusion is not Conclusion.UNCONFIRMED
-    )
-    return not is_weaker or new.run_id == old.run_id

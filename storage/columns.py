@@ -4,6 +4,7 @@ They pass on what can't be understood as it is, so that decoding can name the re
 """
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,14 @@ class NotJson:
         self.text = text
 
 
+def parse_document(text: str | bytes) -> Json:
+    """The JSON in `text`, or NotJson; PostgreSQL too lets in more than Python can read."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return NotJson(text)
+
+
 class Document(TypeDecorator[Json]):
     """Encoded data as JSON text; None is NULL.
 
@@ -31,7 +40,7 @@ class Document(TypeDecorator[Json]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        # Not jsonb: it refuses \u0000 and rounds nothing, but doesn't keep text as it was.
+        # Not jsonb, which refuses \u0000.
         return dialect.type_descriptor(
             JSON(none_as_null=True) if dialect.name == "postgresql" else Text()
         )
@@ -44,10 +53,7 @@ class Document(TypeDecorator[Json]):
     def process_result_value(self, value: Any, dialect: Dialect) -> Json:
         if value is None or dialect.name == "postgresql":
             return value
-        try:
-            return json.loads(value)
-        except (TypeError, ValueError, RecursionError):
-            return NotJson(value)
+        return parse_document(value)
 
 
 class Timestamp(TypeDecorator[Json]):
@@ -76,5 +82,6 @@ class Number(TypeDecorator[Json]):
     impl = Double
     cache_ok = True
 
-    def process_bind_param(self, value: Json, dialect: Dialect) -> Json:
-        return float(value) if dialect.name == "postgresql" else value
+    def bind_processor(self, dialect: Dialect) -> Callable[[Json], Json] | None:
+        # Not process_bind_param: what it makes of a value, Double would make a float again.
+        return float if dialect.name == "postgresql" else None

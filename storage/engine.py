@@ -5,15 +5,26 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
 from autotune.errors import FieldError, StorageError
+from autotune.storage.columns import parse_document
 
 BUSY_S = 30.0
 """How long to wait for another writer before giving up."""
 _WRITES = "autotune_writes"
+_SQLITE_HINTS = {
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup, or name another one",
+    sqlite3.SQLITE_NOTADB: "the file is damaged; restore it from a backup, or name another one",
+    sqlite3.SQLITE_FULL: "free some space on the file's disk; what was stored before is kept",
+    sqlite3.SQLITE_READONLY: "make the file and its folder writable",
+    sqlite3.SQLITE_CANTOPEN: "make the file and its folder writable",
+}
+_LOCK_NOT_AVAILABLE = "55P03"
+_INSUFFICIENT_PRIVILEGE = "42501"
 _PASSWORD = re.compile(r"(password=)[^&]*")
 
 
@@ -25,8 +36,14 @@ def build_engine(url: URL) -> Engine:
         "connect_timeout": url.query.get("connect_timeout", "10"),
         # Milliseconds: a server that vanished without a word is noticed, not waited for.
         "tcp_user_timeout": url.query.get("tcp_user_timeout", "30000"),
+        # Without it a database of encoding SQL_ASCII, initdb's choice under LANG=C, answers bytes.
+        "client_encoding": "utf8",
     }
-    return create_engine(url, connect_args=limits, pool_pre_ping=True)
+    engine = create_engine(
+        url, connect_args=limits, pool_pre_ping=True, json_deserializer=parse_document
+    )
+    event.listen(engine, "connect", _on_connect_server)
+    return engine
 
 
 def for_writing(engine: Engine) -> Engine:
@@ -64,13 +81,21 @@ def storage_errors(database: str) -> Iterator[None]:
 
 def _hint(error: DBAPIError) -> str:
     if isinstance(error.orig, sqlite3.Error):
-        if _is_busy(error.orig):
-            return f"another process has held the database for {BUSY_S:.0f} s; end it or wait"
-        return ""
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        return _busy_hint() if code == sqlite3.SQLITE_BUSY else _SQLITE_HINTS.get(code, "")
+    state = getattr(error.orig, "sqlstate", None)
+    if state == _LOCK_NOT_AVAILABLE:
+        return _busy_hint()
+    if state == _INSUFFICIENT_PRIVILEGE:
+        return "have the database's owner run: GRANT CREATE, USAGE ON SCHEMA public TO the user"
     # Without a statement it was connecting that failed.
     if isinstance(error, OperationalError) and error.statement is None:
         return "check that the server is up, and the URL's host, port, user, password and name"
     return ""
+
+
+def _busy_hint() -> str:
+    return f"another process has held the database for {BUSY_S:.0f} s; end it or wait"
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
@@ -92,6 +117,12 @@ def _on_connect(connection: sqlite3.Connection, _record: object) -> None:
     # In WAL mode anything less may lose a committed transaction with the machine's power.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _on_connect_server(connection: Any, _record: object) -> None:
+    # PostgreSQL waits for ever by itself.
+    connection.execute(f"SET lock_timeout = '{BUSY_S * 1000:.0f}ms'")
+    connection.commit()
 
 
 def _enter_wal(connection: sqlite3.Connection) -> None:

@@ -38,5 +38,11 @@ def _choose(environ: Mapping[str, str]) -> Path:
     # The XDG specification has relative paths ignored.
     if Path(shared).is_absolute():
         return Path(shared) / "autotune"
-    home = environ.get("HOME") or Path("~").expanduser()
+    try:
+        home = environ.get("HOME") or Path("~").expanduser()
+    except RuntimeError as error:
+        raise UserError(
+            "there is no data folder: HOME isn't set, and the user has no home",
+            hint="set AUTOTUNE_HOME to a folder that you may write to",
+        ) from error
     return Path(home).absolute() / ".local" / "share" / "autotune"

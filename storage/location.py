@@ -22,7 +22,10 @@ _DRIVERS = {
     # libpq takes both spellings, so people have both in their environment.
     "postgres": "postgresql+psycopg",
 }
-_CREDENTIALS = re.compile(r"^([^:/]+://[^:/@]*:).*@")
+# From the user's colon to the last @, also where the scheme is misspelled or forgotten.
+_CREDENTIALS = re.compile(r"^((?:[\w+]+:/+)?+[^:/@]*:).*@")
+# What is in a port's place may be a password, its host forgotten.
+_NO_PORT = re.compile(r"^([^:/]+://[^:/@]*:)(?!\d+(?:[/?]|$))[^/?@]+(?=[/?]|$)")
 _SQLITE_HEADER = b"SQLite format 3\0"
 
 
@@ -58,13 +61,17 @@ def _checked(text: str) -> URL:
 
 def _refusal(text: str, rule: str, *, hint: str = "") -> FieldError:
     """The error about all of the URL, whose form may be too broken to know the password in it."""
-    shown = mask_query(_CREDENTIALS.sub(r"\1***@", text))
+    shown = mask_query(_NO_PORT.sub(r"\1***", _CREDENTIALS.sub(r"\1***@", text)))
     return FieldError(OPTION, shown, rule, alternatives=_FORMS, hint=hint)
 
 
 def _checked_server(url: URL, text: str) -> URL:
-    if url.host is not None and "@" in url.host:
+    if "@" in (url.host or "") + (url.database or ""):
         raise _refusal(text, "has more than one @", hint="write an @ of the password as %40")
+    ports = url.query.get("port", ())
+    for port in [ports] if isinstance(ports, str) else ports:
+        if not port.isdecimal():
+            raise FieldError(f"{OPTION}: port", port, "has to be a whole number")
     return url
 
 
@@ -73,9 +80,14 @@ def _checked_file(url: URL, text: str) -> URL:
         raise _refusal(text, "has more than a file's path", hint="a path's own ? is written %3F")
     if url.database in (None, "", ":memory:"):
         raise _refusal(text, "names no file, and what is in memory can't be kept")
-    # Absolute, because connections are made later too, perhaps from another working directory.
-    path = Path(str(url.database)).expanduser().absolute()
-    _check_path(path)
+    # Absolute, so that messages name the file wherever they are read.
+    try:
+        path = Path(str(url.database)).expanduser().absolute()
+        _check_path(path)
+    except RuntimeError as error:
+        raise FieldError(OPTION, url.database, "is in the home of an unknown user") from error
+    except OSError as error:
+        raise FieldError(OPTION, url.database, f"can't be used: {error.strerror}") from error
     return url.set(database=str(path))
 
 
@@ -104,9 +116,24 @@ def _looks_like_sqlite(path: Path) -> bool:
 
 def _engine(url: URL) -> Engine:
     try:
-        return build_engine(url)
+        engine = build_engine(url)
+        if url.get_backend_name() != "sqlite":
+            _check_options(url)
     except ImportError as error:
         raise UserError(
             f"{OPTION}: {masked(url)!r} needs PostgreSQL's driver psycopg: {error}",
             hint="pip install 'autotune-train[postgresql]'",
         ) from error
+    return engine
+
+
+def _check_options(url: URL) -> None:
+    """Let through libpq's options only: the driver has some of its own, as autocommit."""
+    from psycopg import ProgrammingError  # noqa: PLC0415 - optional
+    from psycopg.conninfo import make_conninfo  # noqa: PLC0415
+
+    for name, value in url.query.items():
+        try:
+            make_conninfo("", **{name: value if isinstance(value, str) else value[-1]})
+        except ProgrammingError as error:
+            raise FieldError(OPTION, name, "is not an option of PostgreSQL's URLs") from error

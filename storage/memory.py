@@ -92,8 +92,5 @@ class MemoryStore(Store):
 
 
 def _check_same(kept: Study | Trial, new: Study | Trial) -> None:
-    same = (isinstance(kept, Trial) and isinstance(new, Trial) and same_content(kept, new)) or (
-        isinstance(kept, Study) and isinstance(new, Study) and same_content(kept, new)
-    )
-    if not same:
+    if not same_content(kept, new):
         raise StorageError(f"memory: {describe(new)} is there already, with other content")

@@ -7,10 +7,11 @@ back: an older version refuses the newer database.
 from pathlib import Path
 from threading import Lock
 
-from sqlalchemy import Connection, Engine, func, inspect, select, text
+from sqlalchemy import Connection, Engine, String, column, func, inspect, select, table, text
 
 from autotune.errors import StorageError
 from autotune.storage.engine import BUSY_S, for_writing, masked, storage_errors
+from autotune.storage.tables import Base
 
 REVISION = "0001"
 """The newest revision. A constant, so that a database that is up to date opens without Alembic."""
@@ -52,12 +53,11 @@ def _lock(connection: Connection) -> None:
 def _revision(connection: Connection) -> str | None:
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+    version = table(VERSION_TABLE, column("version_num", String))
+    return connection.scalar(select(version.c.version_num))
 
 
 def _check_free(connection: Connection, name: str) -> None:
-    from autotune.storage.tables import Base
-
     taken = sorted(set(Base.metadata.tables) & set(inspect(connection).get_table_names()))
     if taken:
         raise StorageError(
@@ -67,9 +67,10 @@ def _check_free(connection: Connection, name: str) -> None:
 
 
 def _upgrade(connection: Connection, found: str | None, name: str) -> None:
-    from alembic import command
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
+    # Only here: Alembic takes longer to import than a database that is up to date to open.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
 
     config = Config(attributes={"connection": connection})
     # Alembic's options interpolate %.

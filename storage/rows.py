@@ -93,7 +93,4 @@ def _decode(kind: type[Record], values: dict[str, Json], place: str) -> Record:
     for name, value in values.items():
         if isinstance(value, NotJson):
             raise FieldError(f"{place}.{name}", value.text, "is not JSON")
-    try:
-        return decode(kind, values, place)
-    except OverflowError as error:
-        raise FieldError(place, "a number", f"is out of range: {error}") from error
+    return decode(kind, values, place)

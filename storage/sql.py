@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any
 
 from sqlalchemy import Engine, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -68,7 +67,7 @@ class SqlStore(Store):
     def study(self, run_id: str) -> Study | None:
         with self._session(self._engine) as session:
             row = session.get(StudyRow, run_id)
-            return row and read_study(row)
+            return None if row is None else read_study(row)
 
     def studies(self) -> Sequence[Study]:
         with self._session(self._engine) as session:
@@ -108,7 +107,7 @@ class SqlStore(Store):
     def best(self, target: Target) -> BestConfiguration | None:
         with self._session(self._engine) as session:
             row = session.scalars(select(BestRow).filter_by(**encode(target))).one_or_none()
-            return row and read_best(row)
+            return None if row is None else read_best(row)
 
     def bests(self) -> Sequence[BestConfiguration]:
         with self._session(self._engine) as session:
@@ -124,14 +123,18 @@ class SqlStore(Store):
             yield session
 
     def _upsert(self, table: type[Base]) -> postgresql.Insert | sqlite.Insert:
-        dialect = postgresql if self._engine.dialect.name == "postgresql" else sqlite
-        return dialect.insert(table)
+        if self._engine.dialect.name == "postgresql":
+            return postgresql.insert(table)
+        return sqlite.insert(table)
 
     def _insert(self, session: Session, table: type[Base], values: Row) -> bool:
         """Whether there was no such row; one being inserted elsewhere is waited for."""
         statement = self._upsert(table).values(values).on_conflict_do_nothing()
-        result: Any = session.execute(statement)
-        return bool(result.rowcount)
+        # On the connection and with the option: else the number is unknown on some databases.
+        result = session.connection().execute(
+            statement, execution_options={"preserve_rowcount": True}
+        )
+        return result.rowcount == 1
 
     def _known(self, session: Session, run_id: str) -> StudyRow:
         row = session.get(StudyRow, run_id)

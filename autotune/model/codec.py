@@ -155,12 +155,19 @@ def _decode_scalar(kind: type, data: Json, field: str) -> Any:
         if isinstance(data, str) and data in _NON_FINITE:
             return float(data)
         if isinstance(data, int | float) and not isinstance(data, bool):
-            return float(data)
+            return _float(data, field)
         raise FieldError(field, data, "has to be a number")
     if type(data) is kind:
         return data
     words = {str: "text", int: "a whole number", bool: "true or false"}
     raise FieldError(field, data, f"has to be {words.get(kind, kind.__name__)}")
+
+
+def _float(data: int | float, field: str) -> float:
+    try:
+        return float(data)
+    except OverflowError:
+        raise FieldError(field, data, "is beyond the largest floating-point number") from None
 
 
 def _join(field: str, name: str) -> str:

@@ -80,6 +80,7 @@ def test_order_of_knobs_makes_no_difference() -> None:
         ({"colour": 1}, ["colour", "unknown", "workload"]),
         ({"environment": {"A": 1}}, ["environment.A", "1", "text"]),
         ({"plan": {"windows": 0}}, ["plan.windows", "0", "at least 1"]),
+        ({"plan": {"window_s": 10**400}}, ["plan.window_s", "beyond the largest"]),
         ({"plan": {"window_s": "nan"}}, ["plan.window_s", "nan", "positive and finite"]),
     ],
 )

@@ -1,0 +1,124 @@
+"""URLs and folders that are odd rather than wrong: still an error of ours, still no password."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from autotune.errors import AutotuneError, FieldError, UserError
+from autotune.storage import data_folder, open_store
+
+SECRET = "s3cr3t"
+NOBODY = 65534
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Root may enter every folder: be nobody meanwhile."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_a_user_without_a_home_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    with pytest.raises(UserError, match="HOME isn't set") as caught:
+        data_folder({})
+    assert "AUTOTUNE_HOME" in caught.value.hint
+
+
+def test_a_pipe_in_the_files_place_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.db")
+    with pytest.raises(FieldError, match="is not a file"):
+        open_store(f"sqlite:///{tmp_path}/a.db")
+
+
+def test_a_missing_folder_comes_with_the_command_that_makes_it(tmp_path: Path) -> None:
+    with pytest.raises(FieldError) as caught:
+        open_store(f"sqlite:///{tmp_path}/a/b.db")
+    assert caught.value.hint == f"mkdir -p {tmp_path}/a"
+
+
+def test_a_folder_that_cant_be_entered_is_refused() -> None:
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        closed = Path(name) / "closed"
+        closed.mkdir(mode=0o700 if os.geteuid() == 0 else 0)
+        with unprivileged(), pytest.raises(FieldError, match="can't be used: Permission denied"):
+            open_store(f"sqlite:///{closed}/below/a.db")
+        closed.chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("sqlite:///~no-such-user/a.db", "home of an unknown user"),
+        ("sqlite:////tmp/" + "x" * 300, "File name too long"),
+        ("sqlite:////tmp/" + "x" * 300 + "/a.db", "File name too long"),
+    ],
+)
+def test_a_path_that_the_system_refuses_is_refused(url: str, words: str) -> None:
+    with pytest.raises(FieldError, match=words):
+        open_store(url)
+
+
+def test_a_relative_path_in_a_deleted_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(FieldError, match=r"'a\.db' can't be used: No such file"):
+        open_store("sqlite:///a.db")
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("autocommit=true", "'autocommit' is not an option"),
+        ("row_factory=x", "'row_factory' is not an option"),
+        ("prepare_threshold=x", "'prepare_threshold' is not an option"),
+        ("port=abc", "port: 'abc' has to be"),
+        ("host=a&host=b&port=1&port=b", "port: 'b' has to be"),
+    ],
+)
+def test_an_option_that_isnt_postgresqls_is_refused(option: str, words: str) -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(FieldError, match=words):
+        open_store(f"postgresql://u:{SECRET}@127.0.0.1:1/db?{option}")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:s3cr3t@h/d@x",
+        "postgresql://u:x@y/s3cr3t@h/d",
+        "postgresql:u:s3cr3t@h/d",
+        "postgres:/u:s3cr3t@h/d",
+        "u:x/s3cr3t@h/d",
+        "postgresql://u:s3cr3t",
+        "postgresql://u:s3cr3t/d",
+        "postgresql://u@h:port/d?sslpassword=s3cr3t&a=b",
+    ],
+)
+def test_a_mistyped_url_doesnt_give_its_password_away(url: str) -> None:
+    with pytest.raises(AutotuneError) as caught:
+        open_store(url)
+    assert SECRET not in str(caught.value) + caught.value.hint
+    assert "***" in str(caught.value)
+
+
+def test_a_path_with_an_at_is_shown_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(FieldError, match=r"/u:p@h/a\.db\?mode=ro"):
+        open_store(f"sqlite:///{tmp_path}/u:p@h/a.db?mode=ro")
