@@ -45,7 +45,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_line_takes_long(name: str) -> None:
-    """A pattern that backtracks needs seconds for one of these, or years: the test's limit ends it."""
+    """A pattern that backtracks needs seconds or years for one of these: the limit ends it."""
     line = HOSTILE[name]
     readback = parse([line] * 20)
     assert len(str(encode(readback))) < 20_000

@@ -1,0 +1,217 @@
+"""Every layout trains the same model on the same batch, and synchronises no more than it must.
+
+Run as a program, this file is one of the ranks: `python test_trial_layouts.py OUTPUT.json`.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from autotune.model import (
+    ActivationCheckpointing,
+    Form,
+    ShardingStrategy,
+    TrainingSettings,
+    TransformerConfig,
+)
+from autotune.trainers.parallelize import parallelize
+from autotune.trainers.step import LARGEST_GRADIENT_NORM, Trainer
+from autotune.trainers.workload import transformer_workload
+
+RANKS = 4
+GLOBAL_BATCH = 16
+STEPS = 3
+TOLERANCE = 2e-5
+"""Largest difference between elements of the gradient, over its largest element. Float32 has 1e-7,
+and sums of thousands of terms in another order lose two digits. A wrong scale shows as 0.5."""
+CPU = torch.device("cpu")
+
+
+def config(form: Form, *, llama: bool) -> TransformerConfig:
+    return TransformerConfig(
+        name="small", help="", form=form, layers=3, width=32, heads=4, hidden=64,
+        kv_heads=2 if llama else None, vocabulary=260, sequence=24, llama=llama,
+        global_batch=GLOBAL_BATCH,
+    )  # fmt: skip
+
+
+CONFIGS = {
+    "decoder": config(Form.DECODER, llama=False),
+    "encoder": config(Form.ENCODER, llama=False),
+    "llama": config(Form.DECODER, llama=True),
+}
+
+
+def layout(strategy: str, accumulation: int, **more: Any) -> TrainingSettings:
+    return TrainingSettings(
+        strategy=ShardingStrategy(strategy),
+        micro_batch=GLOBAL_BATCH // RANKS // accumulation,
+        accumulation_steps=accumulation,
+        **more,
+    )
+
+
+LAYOUTS = {
+    f"{name}-{accumulation}": layout(strategy, accumulation, **more)
+    for accumulation in (1, 2, 4)
+    for name, strategy, more in (
+        ("ddp", "ddp", {}),
+        ("full", "fsdp_full", {"reshard_after_forward": True}),
+        ("grad_op", "fsdp_grad_op", {"reshard_after_forward": False}),
+        ("hybrid", "hybrid", {"reshard_after_forward": True, "shard_size": 2}),
+    )
+} | {
+    "groups-2": layout("fsdp_full", 2, reshard_after_forward=2),
+    "checkpointed-ddp": layout(
+        "ddp", 2, activation_checkpointing=ActivationCheckpointing.EVERY_BLOCK
+    ),
+    "checkpointed-full": layout(
+        "fsdp_full",
+        2,
+        reshard_after_forward=True,
+        activation_checkpointing=ActivationCheckpointing.EVERY_SECOND_BLOCK,
+    ),
+}
+CASES = [("decoder", name) for name in LAYOUTS] + [
+    (model, name) for model in ("encoder", "llama") for name in ("ddp-2", "full-2", "hybrid-1")
+]
+
+
+class Calls(TorchDispatchMode):
+    """Counts operators by name; collectives are operators too. On a CPU backward runs in here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count: Counter[str] = Counter()
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.count[function.name().partition(".")[0]] += 1
+        return function(*args, **(kwargs or {}))
+
+
+def gradients(model: nn.Module) -> list[Tensor]:
+    found = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    return [g.full_tensor() if isinstance(g, DTensor) else g.clone() for g in found]
+
+
+def reference(shape: TransformerConfig) -> tuple[list[Tensor], list[float], list[float]]:
+    """The same steps by hand: one process, no wrapper, the whole global batch at once."""
+    workload = transformer_workload(shape, 0, CPU)
+    optimizer = workload.optimizer(workload.model.parameters())
+    first, losses, norms = [], [], []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = workload.loss(workload.model, workload.batch(step, 0, GLOBAL_BATCH))
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = nn.utils.clip_grad_norm_(workload.model.parameters(), LARGEST_GRADIENT_NORM)
+        first = first or gradients(workload.model)
+        optimizer.step()
+        losses.append(loss.item())
+        norms.append(norm.item())
+    return first, losses, norms
+
+
+def run_layout(shape: TransformerConfig, settings: TrainingSettings) -> dict[str, Any]:
+    expected, losses, norms = reference(shape)
+    workload = transformer_workload(shape, 0, CPU)
+    model = parallelize(workload, settings, CPU)
+    trainer = Trainer(workload, model, settings, dist.get_rank(), CPU)
+    results = [trainer.step()]
+    first = gradients(model)
+    results += [trainer.step() for _ in range(STEPS - 2)]
+    with Calls() as calls:
+        results.append(trainer.step())
+    means = torch.stack([loss for loss, _ in results])
+    dist.all_reduce(means)
+    return {
+        "gradient": max(
+            float((mine - right).abs().max()) for mine, right in zip(first, expected, strict=True)
+        )
+        / max(float(right.abs().max()) for right in expected),
+        "losses": [(means / RANKS).tolist(), losses],
+        "norms": [[float(norm) for _, norm in results], norms],
+        "all_reduce": calls.count["c10d::allreduce_"],
+        "reduce_scatter": calls.count["c10d::_reduce_scatter_base_"],
+    }
+
+
+def main(output: Path) -> None:
+    dist.init_process_group("gloo")
+    results = {
+        f"{model} {name}": run_layout(CONFIGS[model], LAYOUTS[name]) for model, name in CASES
+    }
+    if dist.get_rank() == 0:
+        output.write_text(json.dumps(results))
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """All layouts in one launch of four ranks: importing torch is what takes the time."""
+    output = tmp_path_factory.mktemp("layouts") / "results.json"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(output)],
+            env={
+                **os.environ, "RANK": str(rank), "WORLD_SIZE": str(RANKS), "OMP_NUM_THREADS": "1",
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+            },
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(RANKS)
+    ]  # fmt: skip
+    try:
+        errors = [process.communicate(timeout=120)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    assert [process.returncode for process in processes] == [0] * RANKS, errors[0]
+    found: dict[str, Any] = json.loads(output.read_text())
+    return found
+
+
+@pytest.mark.parametrize("case", [f"{model} {name}" for model, name in CASES])
+def test_a_layout_trains_as_one_process_does(results: dict[str, Any], case: str) -> None:
+    result = results[case]
+    assert result["gradient"] < TOLERANCE
+    for name in ("losses", "norms"):
+        mine, right = result[name]
+        assert mine == pytest.approx(right, rel=1e-4)
+
+
+@pytest.mark.parametrize("accumulation", [1, 2, 4])
+def test_ddp_reduces_once_a_step(results: dict[str, Any], accumulation: int) -> None:
+    # The model fits the first bucket, of 1 MiB.
+    assert results[f"decoder ddp-{accumulation}"]["all_reduce"] == 1
+
+
+@pytest.mark.parametrize("accumulation", [1, 2, 4])
+def test_fsdp_reduces_once_a_step(results: dict[str, Any], accumulation: int) -> None:
+    for name in ("full", "grad_op", "hybrid"):
+        result = results[f"decoder {name}-{accumulation}"]
+        wrapped = CONFIGS["decoder"].layers + 1
+        assert result["reduce_scatter"] == wrapped, name
+        # The norm's own reduction is done by DTensor, out of sight of a dispatch mode.
+        assert result["all_reduce"] == (wrapped if name == "hybrid" else 0), name
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

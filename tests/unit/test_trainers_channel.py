@@ -1,0 +1,75 @@
+"""A rank's end of the channel."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from autotune.model.protocol import Answer, Started, Verdict, from_line, to_line
+from autotune.trainers.channel import LONGEST_LINE, Channel, ProtocolError, SocketChannel
+
+STARTED = Started(rank=0, pid=1, host="here")
+
+
+@pytest.fixture
+def launcher() -> Iterator[tuple[socket.socket, Channel]]:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        channel = SocketChannel(theirs)
+        yield ours, channel
+        channel.close()  # else the rank, here pytest, would end with its launcher
+        ours.close()
+        for thread in threading.enumerate():
+            if thread.name == "channel":
+                thread.join(timeout=10)
+
+
+def test_messages_out_and_answers_in(launcher: tuple[socket.socket, Channel]) -> None:
+    ours, channel = launcher
+    channel.send(STARTED)
+    assert from_line(ours.recv(4096)) == STARTED
+    for verdict in (Verdict.GO, Verdict.STOP):
+        ours.sendall(to_line(Answer(verdict=verdict)))
+    assert [channel.verdict(), channel.verdict()] == [Verdict.GO, Verdict.STOP]
+
+
+def test_an_answer_may_come_in_pieces(launcher: tuple[socket.socket, Channel]) -> None:
+    ours, channel = launcher
+    for byte in to_line(Answer(verdict=Verdict.STOP)):
+        ours.sendall(bytes([byte]))
+    assert channel.verdict() is Verdict.STOP
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"go\n",
+        b"\n",
+        b"\xff\xfe\x00\n",
+        b"[" * 50_000 + b"\n",
+        b'{"v": 2, "type": "answer", "verdict": "go"}\n',
+        b'{"v": 1, "type": "answer", "verdict": "perhaps"}\n',
+        b'{"v": 1, "type": "answer"}\n',
+        b'{"v": 1, "type": [], "verdict": "go"}\n',
+        to_line(STARTED),
+        b"x" * (2 * LONGEST_LINE),
+    ],
+    ids=lambda line: repr(line[:20]),
+)
+def test_what_is_no_answer_is_refused(launcher: tuple[socket.socket, Channel], line: bytes) -> None:
+    ours, channel = launcher
+    ours.sendall(line)
+    with pytest.raises(ProtocolError):
+        channel.verdict()
+
+
+def test_without_a_launcher_all_goes_to_stdout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AUTOTUNE_CHANNEL_FD", raising=False)
+    channel = Channel.from_environment()
+    assert not isinstance(channel, SocketChannel)
+    channel.send_last(STARTED)
+    assert from_line(capsys.readouterr().out.encode()) == STARTED
+    assert channel.verdict() is Verdict.GO

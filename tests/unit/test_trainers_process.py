@@ -1,0 +1,61 @@
+"""What a rank knows of its own process, and what a parent of ranks must not do."""
+
+import os
+import subprocess
+import sys
+import time
+
+from autotune.trainers.process import peak_resident_bytes, seconds_since_start
+
+
+def test_age_counts_from_the_fork_of_a_process() -> None:
+    program = (
+        "import os, time\n"
+        "from autotune.trainers.process import seconds_since_start\n"
+        "time.sleep(0.5)\n"
+        "if os.fork() == 0:\n"
+        "    print('child', seconds_since_start(), flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "print('parent', seconds_since_start())\n"
+    )
+    started = time.monotonic()
+    output = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    ages = {name: float(age) for name, age in (line.split() for line in output.splitlines())}
+    assert 0.5 <= ages["parent"] <= time.monotonic() - started + 0.02
+    assert ages["child"] <= ages["parent"] - 0.4
+
+
+def test_age_is_this_processs() -> None:
+    before = seconds_since_start()
+    time.sleep(0.05)
+    assert 0.03 < seconds_since_start() - before < 5
+
+
+def test_the_peak_of_memory_stays_when_memory_is_given_back() -> None:
+    # More than anything earlier tests may have held and given back.
+    size = peak_resident_bytes() + (32 << 20)
+    block = bytearray(size)
+    block[:: os.sysconf("SC_PAGE_SIZE")] = b"x" * len(block[:: os.sysconf("SC_PAGE_SIZE")])
+    del block
+    assert peak_resident_bytes() >= size
+
+
+def test_preloading_leaves_a_process_that_can_fork() -> None:
+    program = (
+        "import os, sys\n"
+        "from autotune.trainers.preload import preload\n"
+        "preload()\n"
+        "import torch\n"
+        "print(len(os.listdir('/proc/self/task')), torch.cuda.is_initialized())\n"
+        "before = set(sys.modules)\n"
+        "torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))])\n"
+        "print(len(set(sys.modules) - before))\n"
+    )
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    output = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert output.split() == ["1", "False", "0"]

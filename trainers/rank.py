@@ -1,0 +1,182 @@
+"""One rank of a trial.
+
+    torchrun --nproc-per-node 2 -m autotune.trainers.rank SPEC.json
+    python -m autotune.trainers.rank SPEC.json      # with RANK, WORLD_SIZE, MASTER_ADDR, ... set
+
+SPEC.json is an encoded TrialSpec. Messages are JSON lines, see docs/trial_protocol.md: to the
+socket in AUTOTUNE_CHANNEL_FD, else to stdout. Exit code 0: done; 1: failed, with a last message.
+"""
+
+import faulthandler
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+import torch.distributed as dist
+
+from autotune.model import Binding, DeviceKind, KnobValue, Measurement, TrialSpec, decode
+from autotune.model.protocol import FailureKind, Finished, Started
+from autotune.trainers import channel as channels
+from autotune.trainers import process, readback
+from autotune.trainers.binding import bind_to_numa_node
+from autotune.trainers.channel import Channel
+from autotune.trainers.collectives import counted
+from autotune.trainers.failures import RankError, failed
+from autotune.trainers.measure import Recording, gather, measure
+from autotune.trainers.parallelize import parallelize
+from autotune.trainers.rendezvous import Place, device_of, join
+from autotune.trainers.step import Trainer
+from autotune.trainers.uptake import nccl_facts, read_nccl_log, start_nccl_log, uptake
+from autotune.trainers.versions import versions as versions_on
+from autotune.trainers.workload import build
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Run the rank and end its process. Everything else comes from the environment."""
+    prepare_process()
+    channel = Channel.from_environment()
+    try:
+        spec, folder = read_spec(arguments)
+        run(spec, folder, Place.from_environment(), channel)
+    except BaseException as error:
+        traceback.print_exc()
+        with suppress(OSError):  # the launcher may be gone; stderr has it all
+            channel.send_last(failed(_rank(), error))
+        leave(1)
+
+
+def run(spec: TrialSpec, folder: Path, place: Place, channel: Channel) -> NoReturn:
+    """The trial, from top to bottom; `folder` is for what it writes."""
+    device = device_of(spec.device, place)
+    versions = versions_on(device)
+    if spec.settings.binding is Binding.NUMA:
+        bind_to_numa_node(place, device)
+    nccl_log = start_nccl_log(folder) if spec.device is DeviceKind.CUDA else None
+    join(spec, place, device, versions)
+    channel.send(Started(rank=place.rank, pid=os.getpid(), host=socket.gethostname()))
+
+    workload = build(spec.workload, spec.seed, device)
+    model = parallelize(workload, spec.settings, device)
+    trainer = Trainer(workload, model, spec.settings, place.rank, device)
+    forget_build_memory(device)
+    build_s = process.seconds_since_start()
+
+    recording = measure(trainer, spec.plan, channel)
+    measurement = summarize(trainer, spec, recording, build_s, versions)
+    measurement = replace(measurement, effective=read_back(trainer, spec, nccl_log))
+    if place.rank == 0:
+        channel.send_last(Finished(measurement=measurement))
+    channel.close()
+    if spec.device is DeviceKind.CUDA:
+        dist.destroy_process_group()
+    leave(0)
+
+
+def prepare_process() -> None:
+    """Make the process end when it is told to, and when nobody is left to tell it."""
+    # A parent that forked this process may have handlers of its own.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    faulthandler.enable()
+    # For a launcher that wants to see where a rank hangs.
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    if channels.VARIABLE in os.environ:
+        process.die_with_parent()
+    if "OMP_NUM_THREADS" in os.environ:
+        # OpenMP reads it when it is loaded, which for a forked process was in its parent.
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+
+
+def read_spec(arguments: Sequence[str]) -> tuple[TrialSpec, Path]:
+    """The trial in the file that the only argument names, and the file's folder."""
+    try:
+        path = Path(*arguments)
+        return decode(TrialSpec, json.loads(path.read_bytes())), path.absolute().parent
+    except (OSError, ValueError) as error:
+        raise RankError(FailureKind.ENVIRONMENT, f"can't read the trial: {error}") from error
+
+
+def forget_build_memory(device: torch.device) -> None:
+    """Have the peak of memory be that of training: building holds the whole model for a moment."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def summarize(
+    trainer: Trainer,
+    spec: TrialSpec,
+    recording: Recording,
+    build_s: float,
+    versions: dict[str, str],
+) -> Measurement:
+    """What was measured, with what is known only at the end. A collective call."""
+    cuda = spec.device is DeviceKind.CUDA
+    peak = (
+        torch.cuda.max_memory_allocated(trainer.device) if cuda else process.peak_resident_bytes()
+    )
+    retries = torch.cuda.memory_stats(trainer.device)["num_alloc_retries"] if cuda else 0
+    table = gather(torch.tensor([peak, retries], dtype=torch.int64, device=trainer.device))
+    return Measurement(
+        windows=tuple(recording.windows),
+        warmup_steps=spec.plan.warmup_steps,
+        build_s=build_s,
+        warmup_s=recording.warmup_s,
+        losses=tuple(recording.losses),
+        gradient_norms=tuple(recording.gradient_norms),
+        peak_memory_bytes=tuple(table[:, 0].tolist()),
+        allocator_retries=int(table[:, 1].sum()),
+        parameters=readback.parameters(trainer.model),
+        effective={},
+        versions=versions,
+    )
+
+
+def read_back(trainer: Trainer, spec: TrialSpec, nccl_log: Path | None) -> dict[str, KnobValue]:
+    """What was really in effect, after one more step whose collectives are counted.
+
+    A collective call. After the measurement, so that nothing of it is in what was measured.
+    """
+    with counted() as collectives:
+        trainer.step()
+    found = readback.effective(trainer, collectives)
+    if spec.device is DeviceKind.CPU:
+        return found | uptake(spec.environment, None, uses_nccl=False)
+    nccl = read_nccl_log(nccl_log)
+    if nccl is None:
+        return found | uptake(spec.environment, None, uses_nccl=True)
+    log, differences = nccl
+    if differences:
+        raise RankError(
+            FailureKind.ENVIRONMENT, f"NCCL runs differently on the ranks: {differences[0]}"
+        )
+    return found | uptake(spec.environment, log, uses_nccl=True) | nccl_facts(log)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process here and now, while everything is still referenced.
+
+    Gloo hangs, now and then and without a limit, when a group is freed whose peer is ending too.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _rank() -> int:
+    """Which rank to name in a message, even if the environment makes no sense."""
+    value = os.environ.get("RANK", "")
+    return int(value) if value.isdecimal() else 0
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
