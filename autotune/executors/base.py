@@ -1,0 +1,78 @@
+"""What every executor promises: it launches trials and says how they ended."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from types import TracebackType
+from typing import Self
+
+from autotune.model import Machine, Measurement, Outcome, TrialSpec, Window
+from autotune.model.protocol import Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """One trial to launch. Times are in seconds."""
+
+    spec: TrialSpec
+    nodes: int
+    ranks_per_node: int
+    directory: Path
+    """The trial's own folder, made by the executor; logs stay there."""
+    time_limit_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchEnd:
+    """How a launch ended.
+
+    A trial that obeyed STOP before its last planned window is PRUNED; its measurement holds the
+    windows until then.
+    """
+
+    outcome: Outcome
+    reason: str = ""
+    """A sentence that a person can act on; empty when completed."""
+    failed_rank: int | None = None
+    """The rank that is the cause, not one of its victims."""
+    measurement: Measurement | None = None
+    log_path: str = ""
+    log_tail: str = ""
+
+
+OnWindow = Callable[[Window], Verdict]
+
+
+class Executor(ABC):
+    """Launches trials, one at a time. It knows nothing of searching.
+
+    Whatever happens inside a trial comes back as a LaunchEnd, never as an exception, and no process
+    of a trial lives when `run` returns. ExecutorError is for machines that can't launch any.
+    """
+
+    @abstractmethod
+    def machine(self) -> Machine:
+        """The nodes that trials run on, which are all alike."""
+
+    @abstractmethod
+    def run(self, launch: Launch, on_window: OnWindow, cancel: Event) -> LaunchEnd:
+        """Launch, watch, and end a trial; `cancel` set from another thread ends it early.
+
+        `on_window` is called for each window as it closes; its verdict is obeyed by all ranks.
+        """
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to end
+        """End everything that was kept for later trials."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

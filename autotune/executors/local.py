@@ -1,0 +1,144 @@
+"""The local executor: every rank of a trial is a process on this machine."""
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+from autotune.errors import ExecutorError
+from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow
+from autotune.executors.channel import Channels
+from autotune.executors.endings import LaunchFacts, decide
+from autotune.executors.host import describe_machine
+from autotune.executors.host_limits import oom_kills
+from autotune.executors.rank_environment import RankPlace, rank_environment
+from autotune.executors.rank_process import RankCommand, RankProcess, end_all
+from autotune.executors.watch import Limits, Watch
+from autotune.model import DeviceKind, Machine, Outcome, encode
+
+RANK_COMMAND = (sys.executable, "-m", "autotune.trainers.rank")
+_ROOT = Path("/")
+
+
+class LocalExecutor(Executor):
+    """Launches trials on this machine. One trial at a time, from any thread."""
+
+    def __init__(
+        self,
+        machine: Machine | None = None,
+        *,
+        rank_command: Sequence[str] = RANK_COMMAND,
+        limits: Limits | None = None,
+    ) -> None:
+        """`machine` is what this machine is, if that is known already.
+
+        `rank_command` gets the path of the spec as its last argument. Of `limits`, the time limit
+        is each launch's own.
+        """
+        self._rank_command = tuple(rank_command)
+        self._machine = machine
+        self._limits = limits or Limits()
+
+    def machine(self) -> Machine:
+        if self._machine is None:
+            self._machine = describe_machine()
+        return self._machine
+
+    def run(self, launch: Launch, on_window: OnWindow, cancel: Event) -> LaunchEnd:
+        self._check(launch)
+        if cancel.is_set():
+            reason = "ended because the run was stopped"
+            return LaunchEnd(outcome=Outcome.CANCELLED, reason=reason)
+        with ExitStack() as stack:
+            channels = Channels()
+            stack.callback(channels.close)
+            ranks: list[RankProcess] = []
+            stack.callback(end_all, ranks, term_s=self._limits.term_s)
+            kills_before = oom_kills(_ROOT)
+            try:
+                self._start(launch, channels, ranks)
+            except OSError as error:
+                reason = f"the trial can't be started: {error}"
+                return LaunchEnd(outcome=Outcome.ENVIRONMENT, reason=reason)
+            limits = replace(self._limits, time_s=launch.time_limit_s)
+            watch = Watch(ranks, channels, limits, on_window, cancel)
+            watch.until_over()
+            seconds = watch.seconds
+            survivors = end_all(ranks, term_s=limits.term_s)
+            return decide(
+                LaunchFacts(
+                    ranks=watch.ends(),
+                    measurement=watch.measurement,
+                    windows=watch.windows,
+                    planned_windows=launch.spec.plan.windows,
+                    stopped=watch.stopped,
+                    halt=watch.halt,
+                    seconds=seconds,
+                    has_environment=bool(launch.spec.environment),
+                    oom_kills=oom_kills(_ROOT) - kills_before,
+                    survivors=tuple(survivors),
+                )
+            )
+
+    def _check(self, launch: Launch) -> None:
+        if launch.nodes != 1:
+            raise ExecutorError(
+                f"the local executor has 1 node, {launch.nodes} were asked for",
+                hint="use a cluster's executor for more nodes",
+            )
+        gpus = len(self.machine().gpus)
+        if launch.spec.device is DeviceKind.CUDA and launch.ranks_per_node > gpus:
+            raise ExecutorError(
+                f"{launch.ranks_per_node} ranks need a GPU each, this machine is: "
+                f"{self.machine().describe()}"
+            )
+
+    def _start(self, launch: Launch, channels: Channels, ranks: list[RankProcess]) -> None:
+        """Start the ranks one by one into `ranks`, so that those that did start can be ended."""
+        launch.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        spec_path = launch.directory.absolute() / "spec.json"
+        _write_private(spec_path, json.dumps(encode(launch.spec), allow_nan=False, indent=1))
+        # Bound here and inherited by rank 0: nobody can take the port between finding and using it.
+        with socket.create_server(("127.0.0.1", 0), backlog=128) as store:
+            for rank in range(launch.ranks_per_node):
+                with channels.open(rank) as channel:
+                    ranks.append(self._start_rank(launch, spec_path, rank, channel, store))
+
+    def _start_rank(
+        self,
+        launch: Launch,
+        spec_path: Path,
+        rank: int,
+        channel: socket.socket,
+        store: socket.socket,
+    ) -> RankProcess:
+        place = RankPlace(
+            rank=rank,
+            ranks=launch.ranks_per_node,
+            port=store.getsockname()[1],
+            channel_fd=channel.fileno(),
+            store_fd=store.fileno() if rank == 0 else None,
+        )
+        descriptors = [place.channel_fd] + [place.store_fd] * (place.store_fd is not None)
+        command = RankCommand(
+            rank=rank,
+            arguments=(*self._rank_command, str(spec_path)),
+            environment=rank_environment(
+                os.environ, launch.spec.environment, place, cores=self.machine().cores
+            ),
+            log_path=launch.directory.absolute() / f"rank-{rank}.log",
+            descriptors=tuple(fd for fd in descriptors if fd is not None),
+        )
+        return RankProcess(command)
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write `text` for its owner alone: a workload's arguments may hold secrets."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,55 @@
+"""The environment of a rank: the user's own, without what another launcher left in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_STALE_NAMES = {
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+    "ROLE_RANK", "ROLE_NAME", "ROLE_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
+    # The ranks would meet at this address in place of the one that they tell each other.
+    "NCCL_COMM_ID",
+}  # fmt: skip
+_STALE_PREFIXES = ("TORCHELASTIC_", "PET_", "AUTOTUNE_CHANNEL_", "AUTOTUNE_STORE_")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankPlace:
+    """Where one rank of a one-node trial is, and whom it talks to."""
+
+    rank: int
+    ranks: int
+    port: int
+    """Of the rendezvous on the loopback address."""
+    channel_fd: int
+    store_fd: int | None
+    """A socket that listens on `port`; rank 0 only."""
+
+
+def rank_environment(
+    inherited: Mapping[str, str], candidate: Mapping[str, str], place: RankPlace, *, cores: int
+) -> dict[str, str]:
+    """`inherited`, cleaned, then the candidate's variables, then what no candidate may change.
+
+    The `cores` are shared out as threads, because ranks that each take all of them fight for them.
+    """
+    environment = {name: value for name, value in inherited.items() if not _is_stale(name)}
+    environment["OMP_NUM_THREADS"] = str(max(1, cores // place.ranks))
+    # A crash in native code leaves the Python stack in the log.
+    environment.setdefault("PYTHONFAULTHANDLER", "1")
+    environment |= candidate
+    environment |= {
+        "RANK": str(place.rank),
+        "WORLD_SIZE": str(place.ranks),
+        "LOCAL_RANK": str(place.rank),
+        "LOCAL_WORLD_SIZE": str(place.ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(place.port),
+        "AUTOTUNE_CHANNEL_FD": str(place.channel_fd),
+    }
+    if place.store_fd is not None:
+        environment["AUTOTUNE_STORE_FD"] = str(place.store_fd)
+    return environment
+
+
+def _is_stale(name: str) -> bool:
+    return name in _STALE_NAMES or name.startswith(_STALE_PREFIXES)

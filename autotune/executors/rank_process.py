@@ -1,0 +1,136 @@
+"""One rank as a process of its own session, and the end of everything in that session."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+KILL_LIMIT_S = 10.0
+_POLL_S = 0.01
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankCommand:
+    """What to start as one rank."""
+
+    rank: int
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    log_path: Path
+    descriptors: tuple[int, ...]
+    """The only file descriptors, beside the standard three, that the rank gets."""
+
+
+class RankProcess:
+    """A started rank.
+
+    It leads a session, so that it and its children are found by a number that is certainly theirs:
+    the leader is reaped last, and the kernel doesn't reuse its number before.
+    """
+
+    def __init__(self, command: RankCommand) -> None:
+        self.rank = command.rank
+        self.log_path = command.log_path
+        self.ended_by_us = False
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+        log = os.open(command.log_path, flags, 0o600)
+        try:
+            self._process = subprocess.Popen(
+                command.arguments,
+                env=dict(command.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=command.descriptors,
+                start_new_session=True,
+                umask=0o077,
+            )
+        finally:
+            os.close(log)
+        self.pid = self._process.pid
+
+    @property
+    def reaped(self) -> bool:
+        return self._process.returncode is not None
+
+    def exit_status(self) -> int | None:
+        """None while it runs; the status, or the signal's number negated. Doesn't reap it."""
+        if self._process.returncode is not None:
+            return self._process.returncode
+        try:
+            info = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # SIGCHLD is ignored in this process: the status is lost
+            return 0
+        if info is None:
+            return None
+        return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+
+    def reap(self) -> None:
+        """Collect the exit status, after which the pid is no longer ours. Never blocks."""
+        self._process.poll()
+
+
+def end_all(ranks: Collection[RankProcess], *, term_s: float) -> list[int]:
+    """End all ranks and whatever else is in their sessions: TERM, and `term_s` later KILL.
+
+    Returns the pids of processes that even KILL didn't end within 10 s, which is a process stuck in
+    the kernel.
+    """
+    # A reaped one's number may be somebody else's by now.
+    ours = [rank for rank in ranks if not rank.reaped]
+    for rank in ours:
+        rank.ended_by_us = rank.exit_status() is None
+    sessions = {rank.pid for rank in ours}
+    left = _send_until_gone(sessions, signal.SIGTERM, term_s, once=True)
+    if left:
+        left = _send_until_gone(sessions, signal.SIGKILL, KILL_LIMIT_S, once=False)
+    for rank in ours:
+        rank.reap()
+    return left
+
+
+def _send_until_gone(
+    sessions: set[int], number: signal.Signals, limit_s: float, *, once: bool
+) -> list[int]:
+    """Signal everything in `sessions` and wait until it is gone; returns what is left.
+
+    KILL is sent again and again: a process may fork while its session is being read.
+    """
+    deadline = time.monotonic() + limit_s
+    left = session_members(sessions)
+    _send(left, number)
+    while left and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+        left = session_members(sessions)
+        if not once:
+            _send(left, number)
+    return left
+
+
+def _send(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):  # gone, or it has become another user's
+            continue
+
+
+def session_members(sessions: Collection[int]) -> list[int]:
+    """Pids of the living processes in `sessions`; zombies are dead, whoever forgot to reap them."""
+    pids = [int(name) for name in os.listdir(_PROC) if name.isdigit()]
+    return [pid for pid in pids if _living_session(pid) in sessions]
+
+
+def _living_session(pid: int) -> int | None:
+    """The session of `pid`, None for a dead one. Form of the file: proc_pid_stat(5)."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    # The name, in parentheses, may hold spaces and parentheses itself.
+    state, _parent, _group, session = stat.rpartition(b")")[2].split()[:4]
+    return None if state in (b"Z", b"X") else int(session)

@@ -1,0 +1,215 @@
+"""Watching one trial: messages in, verdicts out, until it is over or has to be ended."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Event
+
+from autotune.executors.base import OnWindow
+from autotune.executors.channel import Channels, Closed, Fault, Received
+from autotune.executors.channel import Event as ChannelEvent
+from autotune.executors.endings import Halt, RankEnd
+from autotune.executors.log_tail import log_tail
+from autotune.executors.rank_process import RankProcess
+from autotune.model import Measurement
+from autotune.model.protocol import (
+    Answer,
+    Failed,
+    FailureKind,
+    Finished,
+    Started,
+    Verdict,
+    WindowDone,
+)
+
+_POLL_S = 0.05
+_POLL_EXIT_S = 0.01
+"""Once a rank has closed its channel, its exit is a matter of milliseconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How long a trial is waited for, in seconds."""
+
+    time_s: float = 600.0
+    start_s: float = 120.0
+    """For all ranks to have met."""
+    cause_s: float = 3.0
+    """For the other ranks, once one has lost its peers: one of them is the cause and may need a
+    moment to say so, or to write its core."""
+    grace_s: float = 1.0
+    """For the other ranks, once one has failed by itself: to exit by themselves, which is much
+    shorter than the collective timeout that they may be waiting for."""
+    exit_s: float = 10.0
+    """For the other ranks, once the result is there or one has left well."""
+    term_s: float = 2.0
+    """Between TERM and KILL."""
+
+
+@dataclass
+class _Seen:
+    """What has been seen of one rank."""
+
+    started: bool = False
+    failed: Failed | None = None
+    fault: str = ""
+    closed: bool = False
+    exit_status: int | None = None
+    trouble: int | None = None
+    trouble_after_result: bool = False
+
+
+class Watch:
+    """One trial's event loop and what it has seen. Runs in the caller's thread."""
+
+    def __init__(
+        self,
+        ranks: Sequence[RankProcess],
+        channels: Channels,
+        limits: Limits,
+        on_window: OnWindow,
+        cancel: Event,
+    ) -> None:
+        self.measurement: Measurement | None = None
+        self.windows = 0
+        self.stopped = False
+        self.halt: Halt | None = None
+        self._ranks = ranks
+        self._channels = channels
+        self._limits = limits
+        self._on_window = on_window
+        self._cancel = cancel
+        self._seen = [_Seen() for _ in ranks]
+        self._troubles = 0
+        self._began = time.monotonic()
+        self._settle_by: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Since the watch began."""
+        return time.monotonic() - self._began
+
+    def until_over(self) -> None:
+        """Return when every rank has exited, or when those that haven't are to be ended."""
+        while not self._is_over():
+            events = self._channels.wait(self._patience_s())
+            self._take(events)
+            self._note_exits()
+            if not events and self._all_exited():
+                return
+        self._take(self._channels.wait(0))
+
+    def ends(self) -> tuple[RankEnd, ...]:
+        """What is known of each rank, to be asked for once the processes are gone."""
+        return tuple(self._end(rank) for rank in self._ranks)
+
+    def _is_over(self) -> bool:
+        self.halt = self._halt()
+        if self.halt is not None:
+            return True
+        return self._settle_by is not None and time.monotonic() >= self._settle_by
+
+    def _halt(self) -> Halt | None:
+        if self._cancel.is_set():
+            return Halt.CANCEL
+        if self._settle_by is not None:
+            return None
+        started = all(seen.started for seen in self._seen)
+        if not started and self.seconds >= min(self._limits.start_s, self._limits.time_s):
+            return Halt.NEVER_STARTED
+        return Halt.TIME_LIMIT if self.seconds >= self._limits.time_s else None
+
+    def _patience_s(self) -> float:
+        """Short while a rank is about to exit, or all have and their last words are read."""
+        leaving = any(seen.closed and seen.exit_status is None for seen in self._seen)
+        if self._all_exited():
+            return 0
+        return _POLL_EXIT_S if leaving else _POLL_S
+
+    def _all_exited(self) -> bool:
+        return all(seen.exit_status is not None for seen in self._seen)
+
+    def _note_exits(self) -> None:
+        exited = [rank for rank in self._ranks if self._has_just_exited(rank)]
+        if exited:
+            # What was sent before is to be heard before, a result in particular.
+            self._take(self._channels.wait(0))
+        for rank in exited:
+            seen = self._seen[rank.rank]
+            if seen.exit_status == 0:
+                self._settle_within(self._limits.exit_s)
+            else:
+                self._trouble(seen, self._limits.grace_s)
+
+    def _has_just_exited(self, rank: RankProcess) -> bool:
+        seen = self._seen[rank.rank]
+        if seen.exit_status is not None:
+            return False
+        seen.exit_status = rank.exit_status()
+        return seen.exit_status is not None
+
+    def _take(self, events: Sequence[ChannelEvent]) -> None:
+        for event in events:
+            seen = self._seen[event.rank]
+            match event:
+                case Received(rank=rank, message=message):
+                    self._hear(rank, seen, message)
+                case Fault(reason=reason):
+                    self._fault(seen, reason)
+                case Closed():
+                    seen.closed = True
+
+    def _hear(self, rank: int, seen: _Seen, message: object) -> None:
+        match message:
+            case Started(rank=named) if named == rank:
+                seen.started = True
+            case Failed(rank=named) if named == rank:
+                seen.failed = seen.failed or message
+                is_victim = message.kind is FailureKind.COLLECTIVE
+                self._trouble(seen, self._limits.cause_s if is_victim else self._limits.grace_s)
+            case WindowDone(window=window) if rank == 0:
+                self.windows += 1
+                self._answer(rank, seen, self._on_window(window))
+            case Finished(measurement=measurement) if rank == 0:
+                self.measurement = measurement
+                self._settle_within(self._limits.exit_s)
+            case _:
+                self._fault(seen, f"sent a message that isn't its to send: {message!r:.200}")
+
+    def _answer(self, rank: int, seen: _Seen, verdict: Verdict) -> None:
+        self.stopped |= verdict is Verdict.STOP
+        fault = self._channels.answer(rank, Answer(verdict=verdict))
+        if fault is not None:
+            self._fault(seen, fault.reason)
+
+    def _fault(self, seen: _Seen, reason: str) -> None:
+        seen.fault = seen.fault or reason
+        self._trouble(seen, self._limits.grace_s)
+
+    def _trouble(self, seen: _Seen, grace_s: float) -> None:
+        if seen.trouble is None:
+            seen.trouble = self._troubles
+            seen.trouble_after_result = self.measurement is not None
+            self._troubles += 1
+        self._settle_within(grace_s)
+
+    def _settle_within(self, seconds: float) -> None:
+        """The ranks that still run get `seconds` more, or what they have been given before."""
+        by = time.monotonic() + seconds
+        self._settle_by = by if self._settle_by is None else min(by, self._settle_by)
+
+    def _end(self, rank: RankProcess) -> RankEnd:
+        seen = self._seen[rank.rank]
+        status = rank.exit_status()
+        return RankEnd(
+            rank=rank.rank,
+            exit_status=status,
+            ended_by_us=rank.ended_by_us,
+            started=seen.started,
+            failed=seen.failed,
+            fault=seen.fault,
+            trouble=seen.trouble,
+            trouble_after_result=seen.trouble_after_result,
+            log_path=str(rank.log_path),
+            log_tail=log_tail(rank.log_path),
+        )

@@ -1,0 +1,69 @@
+"""What becomes of the ranks when the process that launched them is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+CONTROLLER = """
+import sys
+from pathlib import Path
+from threading import Event
+from autotune.executors.base import Launch
+from autotune.executors.local import LocalExecutor
+from autotune.model import DeviceKind, MeasurementPlan, TrainingSettings, TrialSpec
+from autotune.model.protocol import Verdict
+
+directory, *command = sys.argv[1:]
+spec = TrialSpec(
+    trial_id="t", workload="tiny", settings=TrainingSettings(micro_batch=1),
+    device=DeviceKind.CPU, plan=MeasurementPlan(windows=1000),
+)
+launch = Launch(
+    spec=spec, nodes=1, ranks_per_node=2, directory=Path(directory), time_limit_s=120
+)
+executor = LocalExecutor(**({"rank_command": command} if command else {}))
+executor.run(launch, lambda window: print("window", flush=True) or Verdict.GO, Event())
+"""
+FAKE = Path(__file__).parents[1] / "ranks" / "fake.py"
+LIMIT_S = 10.0
+
+
+def children(pid: int) -> list[int]:
+    """Read from every thread: ranks are the children of the thread that launched them."""
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for file in files for child in file.read_text().split()]
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
+    except OSError:
+        return True
+
+
+def wait_until_gone(pids: list[int]) -> float:
+    began = time.monotonic()
+    while not all(map(gone, pids)):
+        assert time.monotonic() - began < LIMIT_S, f"alive: {[p for p in pids if not gone(p)]}"
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize(
+    "command", [[], [sys.executable, str(FAKE), "windows_forever"]], ids=["real", "fake"]
+)
+def test_a_killed_controller_leaves_no_rank(tmp_path: Path, command: list[str]) -> None:
+    arguments = [sys.executable, "-c", CONTROLLER, str(tmp_path / "trial"), *command]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as controller:
+        assert controller.stdout is not None
+        assert controller.stdout.readline() == b"window\n"
+        ranks = children(controller.pid)
+        os.kill(controller.pid, signal.SIGKILL)
+        controller.wait()
+    assert len(ranks) == 2
+    wait_until_gone(ranks)

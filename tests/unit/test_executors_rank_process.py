@@ -1,0 +1,89 @@
+"""The processes of a session are found and ended, and nobody else's."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autotune.executors.rank_environment import RankPlace, rank_environment
+from autotune.executors.rank_process import RankCommand, RankProcess, end_all, session_members
+
+
+def start(folder: Path, code: str) -> RankProcess:
+    return RankProcess(
+        RankCommand(
+            rank=0,
+            arguments=(sys.executable, "-c", code),
+            environment={},
+            log_path=folder / "rank-0.log",
+            descriptors=(),
+        )
+    )
+
+
+def wait(rank: RankProcess) -> int:
+    os.waitid(os.P_PID, rank.pid, os.WEXITED | os.WNOWAIT)
+    status = rank.exit_status()
+    assert status is not None
+    return status
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("", 0), ("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)],
+)
+def test_the_exit_status_is_there_before_and_after_the_rank_is_reaped(
+    tmp_path: Path, code: str, status: int
+) -> None:
+    rank = start(tmp_path, code)
+    assert wait(rank) == status
+    assert not rank.reaped
+    assert end_all([rank], term_s=1) == []
+    assert rank.reaped
+    assert rank.exit_status() == status
+    assert not rank.ended_by_us
+
+
+def test_a_running_rank_is_ended_by_us(tmp_path: Path) -> None:
+    rank = start(tmp_path, "import time; time.sleep(600)")
+    assert rank.exit_status() is None
+    assert end_all([rank], term_s=5) == []
+    assert rank.exit_status() == -15
+    assert rank.ended_by_us
+
+
+def test_a_reaped_rank_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rank = start(tmp_path, "")
+    wait(rank)
+    end_all([rank], term_s=1)
+    monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("its number may be another's"))
+    rank.pid = os.getsid(0)
+    assert end_all([rank], term_s=1) == []
+
+
+def test_a_name_with_parentheses_hides_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "a) Z 1 (b"
+    program.symlink_to("/bin/sleep")
+    with subprocess.Popen([program, "600"], start_new_session=True) as process:
+        assert session_members({process.pid}) == [process.pid]
+        process.kill()
+
+
+def test_a_dead_process_is_no_member() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""], start_new_session=True) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert session_members({process.pid}) == []
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(8, "4"), (5, "2"), (1, "1")])
+def test_cores_are_shared_out(cores: int, threads: str) -> None:
+    place = RankPlace(rank=1, ranks=2, port=1, channel_fd=3, store_fd=None)
+    assert rank_environment({}, {}, place, cores=cores)["OMP_NUM_THREADS"] == threads
+
+
+def test_no_candidate_moves_a_rank() -> None:
+    place = RankPlace(rank=1, ranks=2, port=1234, channel_fd=3, store_fd=None)
+    environment = rank_environment({"A": "a"}, {"RANK": "7", "A": "b"}, place, cores=1)
+    assert (environment["RANK"], environment["A"]) == ("1", "b")
