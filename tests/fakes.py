@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Event
 
 from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow
-from autotune.model import Machine, Measurement, Outcome, TrainingSettings, Window
+from autotune.model import KnobValue, Machine, Measurement, Outcome, TrainingSettings, Window
 from autotune.model.protocol import Verdict
 
 MACHINE = Machine(
@@ -27,11 +27,13 @@ class FormulaExecutor(Executor):
         noise: float = 0.01,
         seed: int = 0,
         launch_s: Callable[[int], float] = lambda _: 1.0,
+        effective: Callable[[Launch], dict[str, KnobValue]] = lambda _: {},
     ) -> None:
         self._speed = speed
         self._noise = noise
         self._rng = random.Random(seed)
         self._launch_s = launch_s
+        self._effective = effective
         self.now = 0.0
         self.launches: list[Launch] = []
 
@@ -55,10 +57,12 @@ class FormulaExecutor(Executor):
         for window in windows:
             if on_window(window) is Verdict.STOP or cancel.is_set():
                 return LaunchEnd(outcome=Outcome.CANCELLED, reason="the test cancelled it")
-        return LaunchEnd(outcome=Outcome.COMPLETED, measurement=measurement(windows))
+        return LaunchEnd(
+            outcome=Outcome.COMPLETED, measurement=measurement(windows, self._effective(launch))
+        )
 
 
-def measurement(windows: list[Window]) -> Measurement:
+def measurement(windows: list[Window], effective: dict[str, KnobValue]) -> Measurement:
     return Measurement(
         windows=tuple(windows),
         warmup_steps=3,
@@ -69,6 +73,6 @@ def measurement(windows: list[Window]) -> Measurement:
         peak_memory_bytes=(1, 1),
         allocator_retries=0,
         parameters=1,
-        effective={},
+        effective=effective,
         versions={"torch": "2.13.0"},
     )

@@ -1,5 +1,6 @@
 """The answer of a run, as a table or as JSON on stdout."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from autotune.model import (
 )
 from autotune.scoring.score import score
 
+_MOST_NOTES = 5
 _SENTENCES = {
     Conclusion.IMPROVED: "Improved: use the configuration below.",
     Conclusion.KEEP_DEFAULTS: "Keep the defaults: nothing beat them beyond the noise.",
@@ -45,27 +47,32 @@ def print_answer(
     console.print(_SENTENCES[end.decision.conclusion], markup=False)
     console.print(f"  because    {end.decision.reason}", markup=False)
     if end.best is not None:
-        _print_best(end.best, trials)
+        _print_best(end.best, end.decision.candidate, trials)
+    _print_notes(end)
     if saved is not None:
         console.print(f"  saved      {saved}", markup=False)
 
 
-def _print_best(best: BestConfiguration, trials: Sequence[Trial]) -> None:
+def _print_best(best: BestConfiguration, chosen: Candidate, trials: Sequence[Trial]) -> None:
     console = out()
     baseline = _baseline(trials)
     evidence = best.evidence
     console.print(f"  baseline   {rate_text(evidence.baseline)}", markup=False)
     if evidence.winner is not None:
-        chosen = next(
-            trial.candidate
-            for trial in trials
-            if trial.settings == best.settings and trial.environment == best.environment
-        )
         console.print(f"  winner     {rate_text(evidence.winner)}", markup=False)
         changes = settings_text(chosen.differences(baseline) if baseline else chosen)
         console.print(f"  settings   {changes}", markup=False)
     if evidence.ratio is not None:
         console.print(f"  gain       {ratio_text(evidence.ratio)}", markup=False)
+
+
+def _print_notes(end: StudyEnd) -> None:
+    """What was not launched, and what did nothing."""
+    console = out()
+    for reason, count in Counter(end.skipped.values()).most_common(_MOST_NOTES):
+        console.print(f"  skipped    {count} x {reason}", markup=False)
+    for setting, reason in list(end.no_effect.items())[:_MOST_NOTES]:
+        console.print(f"  no effect  {setting}: {reason}; not exported", markup=False)
 
 
 def print_trials(title: str, trials: Sequence[Trial]) -> None:
@@ -112,4 +119,6 @@ def _answer_data(
         "saved": None if saved is None else str(saved),
         "best": None if end.best is None else encode(end.best),
         "trials": len(trials),
+        "skipped": dict(Counter(end.skipped.values())),
+        "no_effect": dict(end.no_effect),
     }

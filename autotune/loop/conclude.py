@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from autotune.loop.effects import learned
 from autotune.loop.history import final, mean_rate, reading
 from autotune.loop.plan import MIN_ROUNDS, Plan
 from autotune.model import (
@@ -218,14 +219,16 @@ def best_configuration(
     counted = [trial for trial in trials if trial.phase in phases]
     used = [trial for trial in trials if trial.candidate == decision.candidate and trial.scored]
     versions = used[-1].measurement.versions if used and used[-1].measurement else {}
+    # What did nothing is not part of the answer.
+    exported = learned(space, trials).reduced(decision.candidate)
     winner = None
     if decision.conclusion is not Conclusion.KEEP_DEFAULTS:
         winner = reading(t for t in counted if t.candidate == decision.candidate)
     return BestConfiguration(
         target=plan.spec.target,
         conclusion=decision.conclusion,
-        settings=space.settings(decision.candidate),
-        environment=space.environment(decision.candidate),
+        settings=space.settings(exported),
+        environment=space.environment(exported),
         evidence=Evidence(
             baseline=reading(t for t in counted if t.candidate == plan.baseline),
             winner=winner,

@@ -1,7 +1,7 @@
 """The tuner loop: ask, launch, watch, score, tell, store. The only place where they all meet."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,11 +9,14 @@ from threading import Event
 
 from autotune.executors.base import Executor, Launch, LaunchEnd
 from autotune.loop.conclude import Decision, best_configuration, decide, decide_early
-from autotune.loop.history import final, search_value
+from autotune.loop.effects import learned
+from autotune.loop.history import final
 from autotune.loop.observer import Observer, TrialStart
 from autotune.loop.plan import Plan, Step
+from autotune.loop.proposals import Proposals, known_in_disguise
 from autotune.model import (
     BestConfiguration,
+    Candidate,
     Conclusion,
     MeasurementPlan,
     Phase,
@@ -42,6 +45,10 @@ class StudyEnd:
     best: BestConfiguration | None
     """What was saved; None when no candidate works, or none has been measured yet."""
     interrupted: bool
+    skipped: Mapping[Candidate, str]
+    """Proposals that needed no launch, each with the reason."""
+    no_effect: Mapping[str, str]
+    """Settings, as `knob=value`, that did nothing, each with what was seen in their place."""
 
 
 @dataclass(kw_only=True)
@@ -64,26 +71,22 @@ class StudyRunner:
         """Run what is left of the study, and save its answer."""
         plan = Plan(spec=self.study.spec, baseline=self.space.baseline())
         trials = list(self.store.trials(self.study.run_id))
-        for trial in trials:
-            self._tell(trial)
+        proposals = Proposals(strategy=self.strategy, judges=[known_in_disguise(self.space)])
+        proposals.replay(trials)
         used_s = sum(trial.seconds for trial in trials)
         started = self.clock()
         known = len(trials)
         while not self.cancel.is_set() and not plan.is_stuck(trials[known:]):
             elapsed_s = used_s + self.clock() - started
-            step = plan.next_step(trials, elapsed_s, self.strategy.ask)
+            step = plan.next_step(trials, elapsed_s, lambda: proposals.next(trials))
             if step is None:
                 break
             trial = self._launch(step, plan, trials, elapsed_s)
             self.store.add_trial(trial)
             trials.append(trial)
-            self._tell(trial)
+            proposals.tell(trial)
             self.observer.trial_ended(trial)
-        return self._end(plan, trials, stuck=plan.is_stuck(trials[known:]))
-
-    def _tell(self, trial: Trial) -> None:
-        if trial.phase is not Phase.CONFIRM and trial.outcome.is_final:
-            self.strategy.tell(trial.candidate, search_value(trial))
+        return self._end(plan, trials, proposals, stuck=plan.is_stuck(trials[known:]))
 
     def _launch(self, step: Step, plan: Plan, trials: list[Trial], elapsed_s: float) -> Trial:
         spec = self.study.spec
@@ -117,7 +120,9 @@ class StudyRunner:
         self.observer.window_closed(window)
         return Verdict.STOP if self.cancel.is_set() else Verdict.GO
 
-    def _end(self, plan: Plan, trials: list[Trial], *, stuck: bool) -> StudyEnd:
+    def _end(
+        self, plan: Plan, trials: list[Trial], proposals: Proposals, *, stuck: bool
+    ) -> StudyEnd:
         interrupted = self.cancel.is_set()
         if interrupted:
             decision = decide_early(plan, trials, "interrupted")
@@ -144,7 +149,13 @@ class StudyRunner:
             conclusion=decision.conclusion,
             reason=decision.reason,
         )
-        return StudyEnd(decision=decision, best=best, interrupted=interrupted)
+        return StudyEnd(
+            decision=decision,
+            best=best,
+            interrupted=interrupted,
+            skipped=proposals.skipped,
+            no_effect=learned(self.space, trials).summary(),
+        )
 
 
 def _time_limit_s(trials: list[Trial]) -> float:

@@ -1,0 +1,122 @@
+"""Which knobs did nothing, by what trials read back: such a candidate is another in disguise."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from autotune.model import Candidate, KnobValue, Trial, encode
+from autotune.space.knob import TargetKind
+from autotune.space.space import Space
+
+_IDLE = ("not seen", "refused", "overridden")
+"""What became of a variable that had no effect, as the trainers say it."""
+_UNREAD = "was not seen"
+_ANY = "*"
+"""In place of a value: all of them."""
+_Key = tuple[str, str, str]
+
+
+@dataclass(kw_only=True)
+class Idle:
+    """Knob values that were seen to have no effect, by strategy: elsewhere they may have one."""
+
+    space: Space
+    reasons: dict[_Key, str] = field(default_factory=dict)
+
+    def learn(self, trial: Trial) -> None:
+        """Take in what a trial read back."""
+        for name, reason in without_effect(trial, self.space).items():
+            # A variable that nobody looks for does nothing whatever its value.
+            is_unread = all(part.endswith(_UNREAD) for part in reason.split(", "))
+            key = _key(trial.candidate, name)
+            self.reasons[(*key[:2], _ANY) if is_unread else key] = reason
+
+    def of(self, candidate: Candidate) -> dict[str, str]:
+        """The knobs of `candidate` that would do nothing, each with the reason."""
+        found: dict[str, str] = {}
+        for name, value in candidate.items():
+            key = _key(candidate, name)
+            reason = self.reasons.get(key) or self.reasons.get((*key[:2], _ANY))
+            default = self.space.knob(name).default
+            if reason and json.dumps(value) != json.dumps(default):
+                found[name] = reason
+        return found
+
+    def summary(self) -> dict[str, str]:
+        """Everything that did nothing, as `knob` or `knob=value`, to the reason."""
+        return {
+            name
+            + (f"={_text(json.loads(value))}" if value != _ANY else "")
+            + (f" under {strategy}" if strategy else ""): reason
+            for (strategy, name, value), reason in self.reasons.items()
+        }
+
+    def reduced(self, candidate: Candidate) -> Candidate:
+        """`candidate` with these knobs left alone: what it really is."""
+        idle = self.of(candidate)
+        defaults = {name: self.space.knob(name).default for name in idle}
+        return Candidate(
+            {n: v if (d := defaults.get(n)) is None else d for n, v in candidate.items()}
+        )
+
+
+def learned(space: Space, trials: Iterable[Trial]) -> Idle:
+    """What all of `trials` show."""
+    idle = Idle(space=space)
+    for trial in trials:
+        idle.learn(trial)
+    return idle
+
+
+def without_effect(trial: Trial, space: Space) -> dict[str, str]:
+    """The knobs of a completed trial that did nothing, each with what was seen in their place.
+
+    What isn't read back at all counts as having an effect.
+    """
+    measurement = trial.scored
+    if measurement is None:
+        return {}
+    found: dict[str, str] = {}
+    for name, value in trial.candidate.items():
+        default = space.knob(name).default
+        if default is None or json.dumps(value) == json.dumps(default):
+            continue
+        knob = space.knob(name)
+        if knob.sets.kind is TargetKind.ARGUMENT:
+            reason = _idle_setting(trial, knob.sets.name)
+        else:
+            plain = Candidate({**trial.candidate, name: default})
+            reason = _idle_variables(trial, space.environment(plain))
+        if reason:
+            found[name] = reason
+    return found
+
+
+def _idle_variables(trial: Trial, without: Mapping[str, str]) -> str:
+    """Why none of a knob's variables did anything; empty if one did.
+
+    `without` is the environment that the trial would have had without the knob.
+    """
+    own = [name for name, value in trial.environment.items() if without.get(name) != value]
+    effective = trial.measurement.effective if trial.measurement else {}
+    states = {name: str(effective.get(f"uptake.{name}", "")) for name in own}
+    if not states or not all(state in _IDLE for state in states.values()):
+        return ""
+    return ", ".join(f"{name} was {state}" for name, state in states.items())
+
+
+def _idle_setting(trial: Trial, name: str) -> str:
+    """Why the setting `name` isn't in effect; empty if it is, or isn't read back."""
+    effective = trial.measurement.effective if trial.measurement else {}
+    asked = encode(trial.settings)[name]
+    if name not in effective or json.dumps(effective[name]) == json.dumps(asked):
+        return ""
+    return f"{name} was {_text(effective[name])} in effect"
+
+
+def _key(candidate: Candidate, name: str) -> _Key:
+    return (str(candidate.get("strategy", "")), name, json.dumps(candidate[name]))
+
+
+def _text(value: KnobValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,90 @@
+"""Turns what the search proposes into what is worth a launch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from autotune.loop.effects import learned
+from autotune.loop.history import final, search_value
+from autotune.model import Candidate, Phase, Trial
+from autotune.space.space import Space
+from autotune.strategies.base import SearchStrategy
+
+_MOST_SKIPPED = 1000
+"""Proposals in a row that may be skipped before the search counts as exhausted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skip:
+    """A candidate that needs no launch, and what the search is told of it."""
+
+    value: float | None
+    """The score that is known already; None for one that can't work."""
+    reason: str
+
+
+Judge = Callable[[Candidate, Sequence[Trial]], Skip | None]
+"""Whether a candidate can be skipped, by the trials so far; a pure function of both."""
+
+
+@dataclass(kw_only=True)
+class Proposals:
+    """Asks the strategy until a candidate comes that is worth a launch.
+
+    What is skipped is told to the strategy and not stored: a resumed study finds it out again, by
+    replaying its stored trials one by one.
+    """
+
+    strategy: SearchStrategy
+    judges: Sequence[Judge]
+    skipped: dict[Candidate, str] = field(default_factory=dict)
+
+    def replay(self, trials: Sequence[Trial]) -> None:
+        """Bring the strategy to where it was when these trials had been launched."""
+        for index, trial in enumerate(trials):
+            is_repeated = index > 0 and not trials[index - 1].outcome.is_final
+            if trial.phase is Phase.SEARCH and not is_repeated:
+                self.next(trials[:index])
+            self.tell(trial)
+
+    def next(self, trials: Sequence[Trial]) -> Candidate | None:
+        """The next candidate to launch; None when there is none."""
+        for _ in range(_MOST_SKIPPED):
+            candidate = self.strategy.ask()
+            if candidate is None:
+                return None
+            skip = self._judge(candidate, trials)
+            if skip is None:
+                return candidate
+            self.skipped[candidate] = skip.reason
+            self.strategy.tell(candidate, skip.value)
+        return None
+
+    def tell(self, trial: Trial) -> None:
+        """Tell the strategy of an ended trial, if it says something about its candidate."""
+        if trial.phase is not Phase.CONFIRM and trial.outcome.is_final:
+            self.strategy.tell(trial.candidate, search_value(trial))
+
+    def _judge(self, candidate: Candidate, trials: Sequence[Trial]) -> Skip | None:
+        for judge in self.judges:
+            if skip := judge(candidate, trials):
+                return skip
+        return None
+
+
+def known_in_disguise(space: Space) -> Judge:
+    """A judge that skips what equals a measured candidate but for knobs that do nothing."""
+
+    def judge(candidate: Candidate, trials: Sequence[Trial]) -> Skip | None:
+        idle = learned(space, trials)
+        plain = idle.reduced(candidate)
+        if plain == candidate:
+            return None
+        for trial in [*final(trials, Phase.SEARCH), *final(trials, Phase.BASELINE)]:
+            if idle.reduced(trial.candidate) == plain:
+                reasons = "; ".join(f"{n}: {why}" for n, why in idle.of(candidate).items())
+                return Skip(
+                    value=search_value(trial), reason=f"same as trial {trial.number}: {reasons}"
+                )
+        return None
+
+    return judge
