@@ -1,106 +1,33 @@
-"""Builds what a run needs from what a person asked for: machine, space, strategy, store, study."""
+"""Builds what a run needs: the study's specification and record, its space, strategy, executor."""
 
+import os
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from threading import Event
 
 from autotune.errors import FieldError, UserError
 from autotune.executors.base import Executor
-from autotune.executors.host import describe_machine
 from autotune.executors.local import LocalExecutor
 from autotune.loop.observer import Observer
 from autotune.loop.study import StudyRunner
+from autotune.machines import Place
 from autotune.model import (
     DeviceKind,
-    KnobValue,
     Machine,
     MeasurementPlan,
     Study,
     StudySpec,
     StudyStatus,
     Target,
-    preset,
 )
-from autotune.space.catalogue import load_knobs
-from autotune.space.facts import Facts
-from autotune.space.instances import load_instances, mismatch
-from autotune.space.knob import Knob
+from autotune.request import Request, Spaces
+from autotune.space.environment import holding
 from autotune.space.space import Space
 from autotune.storage import Store, data_folder
 from autotune.strategies import build_strategy
 
-LOCAL = "local"
 DEFAULT_BUDGET_S = 600.0
-MAX_CPU_RANKS = 4
-"""Ranks on a machine without GPUs when the user names none: more only divide the same cores."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What a person asked for, as they wrote it."""
-
-    instance: str = LOCAL
-    workload: str = "tiny"
-    nproc: int | None = None
-    global_batch: int | None = None
-    budget_s: float | None = None
-    max_trials: int | None = None
-    seed: int = 0
-    pinned: Mapping[str, str] = field(default_factory=dict)
-    only: tuple[str, ...] = ()
-    output: Path | None = None
-
-
-def find_machine(instance: str) -> Machine:
-    """Describe this machine under the name `instance`.
-
-    Raises FieldError for a name that is unknown, and UserError for one that this machine isn't.
-    """
-    machine = describe_machine()
-    if instance in (LOCAL, machine.instance):
-        return machine
-    catalogue = load_instances()
-    if instance not in catalogue:
-        raise FieldError(
-            "--instance", instance, "is unknown", alternatives=[LOCAL, *sorted(catalogue)]
-        )
-    difference = mismatch(machine, catalogue[instance])
-    if difference:
-        raise UserError(
-            f"--instance: this machine isn't a {instance}: {difference}",
-            hint=f"run it on a {instance}, or tune what is here with --instance local",
-        )
-    return replace(machine, instance=instance)
-
-
-def build_target(request: Request, machine: Machine) -> Target:
-    """What the study is for. Raises FieldError for an unknown workload or too many ranks."""
-    workload = preset(request.workload)
-    return Target(
-        instance=machine.instance,
-        nodes=1,
-        ranks_per_node=_ranks(request.nproc, machine),
-        workload=workload.name,
-        global_batch=(
-            workload.global_batch if request.global_batch is None else request.global_batch
-        ),
-    )
-
-
-def build_space(
-    request: Request, machine: Machine, target: Target, knobs: Sequence[Knob] | None = None
-) -> Space:
-    """The candidates for `target`. Raises FieldError for what leaves none."""
-    knobs = load_knobs() if knobs is None else knobs
-    return Space(
-        knobs,
-        Facts.of(machine, target),
-        pinned=_parse_pins(request.pinned, knobs),
-        only=request.only,
-    )
 
 
 def build_spec(request: Request, target: Target, space: Space) -> StudySpec:
@@ -122,7 +49,12 @@ def build_spec(request: Request, target: Target, space: Space) -> StudySpec:
         max_trials=request.max_trials,
         seed=request.seed,
         pinned=space.pinned,
-        only=request.only,
+        only=space.only,
+        space=request.space.name,
+        space_text=request.space.text,
+        instances_text=request.instances_text,
+        allow_lossy=request.allow_lossy,
+        environment=space.facts.environment,
         output=str(request.output) if request.output else None,
     )
 
@@ -165,22 +97,20 @@ def find_study(store: Store, run: str) -> Study:
 
 
 def runner(
-    study: Study, machine: Machine, store: Store, observer: Observer, cancel: Event
+    study: Study,
+    place: Place,
+    store: Store,
+    observer: Observer,
+    cancel: Event,
+    environment: Mapping[str, str] | None = None,
 ) -> StudyRunner:
-    """What runs `study` on this machine. Raises UserError if it belongs to another one."""
-    spec = study.spec
-    if spec.target.instance != machine.instance:
-        raise UserError(
-            f"run {study.run_id} was made on {spec.target.instance}, and this is "
-            f"{machine.instance}: its trials can't be compared with new ones",
-            hint="resume it on the machine it was made on, or start a new run here",
-        )
-    space = Space(load_knobs(), Facts.of(machine, spec.target), pinned=spec.pinned, only=spec.only)
+    """What runs `study` on this machine. Raises UserError if it belongs to other surroundings."""
+    space = _space_of(study, place, os.environ if environment is None else environment)
     return StudyRunner(
         study=study,
         space=space,
-        strategy=build_strategy(spec.search, space, spec.seed),
-        executor=_executor(machine),
+        strategy=build_strategy(study.spec.search, space, study.spec.seed),
+        executor=_executor(place.machine),
         store=store,
         folder=data_folder() / "runs" / study.run_id,
         observer=observer,
@@ -188,30 +118,45 @@ def runner(
     )
 
 
+def _space_of(study: Study, place: Place, environment: Mapping[str, str]) -> Space:
+    """The space that `study` was started with."""
+    spec = study.spec
+    if spec.target.instance != place.machine.instance:
+        raise UserError(
+            f"run {study.run_id} was made on {spec.target.instance}, and this is "
+            f"{place.machine.instance}: its trials can't be compared with new ones",
+            hint="resume it on the machine it was made on, or start a new run here",
+        )
+    spaces = Spaces(name=spec.space, text=spec.space_text)
+    knobs = spaces.knobs()
+    _check_environment(study, holding(knobs, environment))
+    return Space(
+        knobs,
+        place.facts(spec.target, environment=spec.environment),
+        pinned=spec.pinned,
+        only=spec.only,
+        searched=spaces.searched,
+        allow_lossy=spec.allow_lossy,
+    )
+
+
+def _check_environment(study: Study, now: Mapping[str, str]) -> None:
+    then = study.spec.environment
+    changed = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+    if not changed:
+        return
+    what = ", ".join(
+        f"{n} ({then.get(n, 'not set')} then, {now.get(n, 'not set')} now)" for n in changed
+    )
+    raise UserError(
+        f"run {study.run_id} was made in another environment: {what}; its trials can't be "
+        "compared with new ones",
+        hint="set these variables as they were, or start a new run",
+    )
+
+
 def _executor(machine: Machine) -> Executor:
     return LocalExecutor(machine=machine)
-
-
-def _ranks(nproc: int | None, machine: Machine) -> int:
-    most = len(machine.gpus) or machine.cores
-    if nproc is None:
-        return len(machine.gpus) or min(machine.cores, MAX_CPU_RANKS)
-    if not 1 <= nproc <= most:
-        what = "GPUs" if machine.gpus else "usable cores"
-        raise FieldError(
-            "--nproc", nproc, f"has to be from 1 to {most}, the number of {what} of this machine"
-        )
-    return nproc
-
-
-def _parse_pins(pinned: Mapping[str, str], knobs: Sequence[Knob]) -> dict[str, KnobValue]:
-    known = {knob.name: knob for knob in knobs}
-    values: dict[str, KnobValue] = {}
-    for name, text in pinned.items():
-        if name not in known:
-            raise FieldError("--set", name, "is no knob", alternatives=known)
-        values[name] = known[name].parse(text)
-    return values
 
 
 def _least_budget_s(device: DeviceKind) -> float:

@@ -15,10 +15,11 @@ from autotune.cli.options import (
 )
 from autotune.cli.render import out, print_json, print_table
 from autotune.cli.report import print_trials
-from autotune.compose import LOCAL, find_study
+from autotune.compose import find_study
 from autotune.errors import UserError
 from autotune.executors.host import describe_machine
 from autotune.exporters.document import to_yaml
+from autotune.machines import LOCAL
 from autotune.model import BestConfiguration, encode
 from autotune.storage import Store, default_url, open_store
 

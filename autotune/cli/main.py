@@ -5,7 +5,7 @@ import sys
 import typer
 
 from autotune import __version__
-from autotune.cli import catalogue, export, inspect, run
+from autotune.cli import catalogue, export, inspect, knobs, run
 from autotune.errors import AutotuneError, UserError
 
 EXIT_FAILED = 1
@@ -24,7 +24,7 @@ app.command("runs")(inspect.runs)
 app.command("show")(inspect.show)
 app.command("best")(inspect.best)
 app.command("export")(export.export)
-app.command("knobs")(catalogue.knobs)
+app.command("knobs")(knobs.knobs)
 app.command("instances")(catalogue.instances)
 app.command("workloads")(catalogue.workloads)
 

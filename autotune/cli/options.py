@@ -25,8 +25,8 @@ InstanceOption = Annotated[
     str,
     typer.Option(
         "--instance",
-        help="The machine type: 'local' is this machine, whatever it has; for a name of the "
-        "catalogue (see 'autotune instances') this machine has to be one.",
+        help="The machine type: 'local' is this machine, whatever it has; 'auto' asks EC2 for its "
+        "name; for a name of the catalogue (see 'autotune instances') this machine has to be one.",
         show_default=True,
     ),
 ]
@@ -56,6 +56,29 @@ SetOption = Annotated[
 OnlyOption = Annotated[
     str | None,
     typer.Option("--only", metavar="KNOB,…", help="Search these knobs, leave the others alone."),
+]
+SpaceOption = Annotated[
+    str,
+    typer.Option(
+        "--space",
+        metavar="default|full|FILE",
+        help="What is searched: the knobs that matter most, all of them, or those and a YAML file "
+        "of knobs (see docs/search_spaces.md).",
+    ),
+]
+LossyOption = Annotated[
+    bool,
+    typer.Option("--allow-lossy", help="Also try what changes numerics, such as compression."),
+]
+InstancesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--instances", metavar="FILE", help="A YAML file that adds machine types to the catalogue."
+    ),
+]
+NoImdsOption = Annotated[
+    bool,
+    typer.Option("--no-imds", help="With --instance auto, don't ask EC2's metadata service."),
 ]
 StorageOption = Annotated[
     str | None,

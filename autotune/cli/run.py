@@ -1,7 +1,7 @@
 """`autotune run` and `resume`: run a study and print its answer."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -15,10 +15,14 @@ from autotune.cli.options import (
     Format,
     FormatOption,
     InstanceOption,
+    InstancesOption,
+    LossyOption,
+    NoImdsOption,
     NprocOption,
     OnlyOption,
     OutputOption,
     SetOption,
+    SpaceOption,
     StorageOption,
     WorkloadOption,
     assignments,
@@ -27,22 +31,16 @@ from autotune.cli.options import (
 )
 from autotune.cli.progress import Progress
 from autotune.cli.report import print_answer
-from autotune.compose import (
-    Request,
-    build_space,
-    build_spec,
-    build_target,
-    find_machine,
-    find_study,
-    new_study,
-    runner,
-)
+from autotune.compose import build_spec, find_study, new_study, runner
 from autotune.errors import FieldError
 from autotune.exporters.document import to_yaml
 from autotune.exporters.files import check_writable, write_atomically
 from autotune.loop.study import StudyEnd
-from autotune.model import Conclusion, Machine, Study, StudyStatus, Target
+from autotune.machines import Place, find_place
+from autotune.model import Conclusion, Study, StudyStatus, Target
+from autotune.request import Request, Spaces, all_notices, build_space, build_target
 from autotune.storage import Store, default_url, open_store
+from autotune.yaml_reader import read_yaml
 
 EXIT_NO_CANDIDATE = 3
 EXIT_INTERRUPTED = 130
@@ -79,6 +77,10 @@ def run(
     format_: FormatOption = Format.TABLE,
     set_: SetOption = None,
     only: OnlyOption = None,
+    space: SpaceOption = "default",
+    allow_lossy: LossyOption = False,
+    instances: InstancesOption = None,
+    no_imds: NoImdsOption = False,
 ) -> None:
     """Find the fastest steady configuration, and save it as YAML.
 
@@ -95,16 +97,19 @@ def run(
         seed=seed,
         pinned=assignments(set_ or [], "--set"),
         only=names(only),
+        space=Spaces.of(space),
+        instances=instances,
+        allow_lossy=allow_lossy,
         output=output,
     )
-    machine = find_machine(instance)
-    target = build_target(request, machine)
-    space = build_space(request, machine, target)
-    spec = build_spec(request, target, space)
+    place = find_place(instance, instances=request.instance_sources, ask_ec2=not no_imds)
+    target = build_target(request, place.machine)
+    built = build_space(request, place, target)
+    spec = build_spec(request, target, built)
     check_writable(output or default_output(target))
     with open_store(storage or default_url()) as store:
-        study = new_study(spec, machine, store)
-        _run_and_report(study, machine, store, storage, format_)
+        study = new_study(spec, place.machine, store)
+        _run_and_report(study, place, store, storage, format_, all_notices(request, built))
 
 
 def resume(
@@ -127,8 +132,10 @@ def resume(
             )
         target = study.spec.target
         check_writable(_output(study))
-        machine = find_machine(target.instance)
-        _run_and_report(study, machine, store, storage, format_)
+        text = study.spec.instances_text
+        sources = [read_yaml(text, f"instances of run {study.run_id}")] if text else []
+        place = find_place(target.instance, instances=sources)
+        _run_and_report(study, place, store, storage, format_)
 
 
 def default_output(target: Target) -> Path:
@@ -144,13 +151,20 @@ def _output(study: Study) -> Path:
 
 
 def _run_and_report(
-    study: Study, machine: Machine, store: Store, storage: str | None, format_: Format
+    study: Study,
+    place: Place,
+    store: Store,
+    storage: str | None,
+    format_: Format,
+    notices: Sequence[str] = (),
 ) -> None:
     progress = Progress()
     progress.say(f"run {study.run_id}: {study.spec.target.describe()}")
-    progress.say(f"machine: {machine.describe()}")
+    progress.say(f"machine: {place.machine.describe()}")
+    for notice in notices:
+        progress.say(f"notice: {notice}")
     with _interruptible(progress) as cancel:
-        running = runner(study, machine, store, progress, cancel)
+        running = runner(study, place, store, progress, cancel)
         with running.executor:
             end = running.run()
     progress.close()

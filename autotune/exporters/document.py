@@ -13,10 +13,9 @@ import yaml
 
 from autotune.errors import FieldError
 from autotune.exporters.checks import check, check_target
-from autotune.exporters.files import read_text
 from autotune.exporters.text import comment, summary
-from autotune.exporters.yaml_reader import MAX_BYTES, Source, read_yaml
 from autotune.model import SCHEMA, BestConfiguration, Target, TrainingSettings, decode, encode
+from autotune.yaml_reader import Source, read_text, read_yaml
 
 _MEASURED = "measured"
 _DIGITS = 6
@@ -99,7 +98,7 @@ def from_yaml(text: str, name: str) -> BestConfiguration:
 
 def read(path: Path) -> BestConfiguration:
     """The configuration in the file at `path`. Raises UserError."""
-    return from_yaml(read_text(path, MAX_BYTES), str(path))
+    return from_yaml(read_text(path), str(path))
 
 
 def _to_model(source: Source) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Files of the user's: read with a limit, written whole or not at all."""
+"""Files of the user's, written whole or not at all."""
 
 import os
 import secrets
@@ -8,21 +8,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from autotune.errors import UserError
-
-
-def read_text(path: Path, max_bytes: int) -> str:
-    """The UTF-8 text of the file at `path`. Raises UserError."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(max_bytes + 1)
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: is not UTF-8 text: byte {error.start} can't be read") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: can't be read: {_cause(error)}") from None
-    if len(content) > max_bytes:
-        raise UserError(f"{path}: is larger than the {max_bytes} bytes that are accepted")
-    return text
 
 
 def write_atomically(path: Path, text: str) -> None:

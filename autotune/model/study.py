@@ -47,6 +47,16 @@ class StudySpec:
     """Knobs held at one value, in the baseline too."""
     only: tuple[str, ...] = ()
     """If not empty, the only knobs that are searched."""
+    space: str = "default"
+    """How much is searched: `default`, `full`, or the name of a user's file of knobs."""
+    space_text: str = ""
+    """Content of that file, which may change or go before the study is resumed."""
+    instances_text: str = ""
+    """Content of a user's file of instances."""
+    allow_lossy: bool = False
+    """Values that change numerics are candidates too."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the user's that hold knobs in every trial."""
     search: str = "tpe"
     output: str | None = None
     """Path of the YAML file, if not the default."""

@@ -7,12 +7,11 @@ a list of them, or a comparison (`>=`, `>`, `<=`, `<`) with a number or a versio
 import re
 from collections.abc import Mapping
 
-from autotune.errors import FieldError
 from autotune.model import KnobValue
 from autotune.space.facts import Facts
 
 Condition = Mapping[str, KnobValue | tuple[KnobValue, ...]]
-_COMPARISON = re.compile(r"(>=|<=|>|<)\s*(\d+(?:\.\d+)*)")
+COMPARISON = re.compile(r"(>=|<=|>|<)\s*(\d+(?:\.\d+)*)")
 
 
 def unmet(condition: Condition, values: Mapping[str, KnobValue], facts: Facts) -> str:
@@ -24,28 +23,22 @@ def unmet(condition: Condition, values: Mapping[str, KnobValue], facts: Facts) -
     return ""
 
 
-def check_condition(condition: Condition, knobs: set[str], field: str) -> None:
-    """Raise FieldError if `condition` asks for something that nothing can answer."""
-    known = knobs | {name for name in dir(Facts) if not name.startswith("_") and name != "of"}
-    known |= set(Facts.__dataclass_fields__)
-    for key, wanted in condition.items():
-        if key not in known:
-            raise FieldError(field, key, "is no knob and no fact", alternatives=sorted(known))
-        if isinstance(wanted, str) and wanted[:1] in "<>" and not _COMPARISON.fullmatch(wanted):
-            raise FieldError(f"{field}.{key}", wanted, "is not a comparison such as '>=2.24'")
+def same(left: object, right: object) -> bool:
+    """Equal, and not merely because True == 1 in Python."""
+    return left == right and isinstance(left, bool) == isinstance(right, bool)
+
+
+def shown(value: object) -> str:
+    """A value as YAML and the command line have it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _holds(actual: object, wanted: KnobValue | tuple[KnobValue, ...]) -> bool:
     if isinstance(wanted, tuple):
-        return any(_same(actual, option) for option in wanted)
-    if isinstance(wanted, str) and (match := _COMPARISON.fullmatch(wanted)):
+        return any(same(actual, option) for option in wanted)
+    if isinstance(wanted, str) and (match := COMPARISON.fullmatch(wanted)):
         return _compare(actual, match[1], match[2])
-    return _same(actual, wanted)
-
-
-def _same(actual: object, wanted: KnobValue) -> bool:
-    # True == 1 in Python; here they are different values.
-    return actual == wanted and isinstance(actual, bool) == isinstance(wanted, bool)
+    return same(actual, wanted)
 
 
 def _compare(actual: object, operator: str, bound: str) -> bool:
@@ -63,9 +56,9 @@ def _compare(actual: object, operator: str, bound: str) -> bool:
 
 def _wording(wanted: KnobValue | tuple[KnobValue, ...]) -> str:
     if isinstance(wanted, tuple):
-        return " or ".join(str(option) for option in wanted)
-    return str(wanted)
+        return " or ".join(shown(option) for option in wanted)
+    return shown(wanted)
 
 
 def _actual(actual: object) -> str:
-    return "not set here" if actual is None or actual == "" else str(actual)
+    return "not set here" if actual is None or actual == "" else shown(actual)

@@ -1,15 +1,16 @@
 """The instance catalogue: what a machine type has, read from search_spaces/instances.yaml."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
-import yaml
-
-from autotune.errors import FieldError, UserError
-from autotune.model import GIB, MIB, Machine, decode
+from autotune.errors import FieldError
+from autotune.model import GIB, MIB, Gpu, Machine
+from autotune.space.documents import decode_fields, list_in
+from autotune.space.gpus import is_model
+from autotune.yaml_reader import Source, raise_all, read_source
 
 SHIPPED = Path(__file__).resolve().parent.parent / "search_spaces" / "instances.yaml"
 MEMORY_TOLERANCE = 0.1
@@ -58,6 +59,14 @@ class InstanceType:
     nics: int
     """Network cards that a collective can use: EFA interfaces where there are any."""
     efa: bool
+    infiniband: bool = False
+    """Nodes are connected by InfiniBand or RoCE."""
+    delivers_in_order: bool = False
+    """EFA brings bytes in order, so that its plugin leaves LL and LL128 on; False if not known."""
+    nic_near_gpu: bool = False
+    """Every GPU reaches a network card through PCIe switches only; False if not known."""
+    compute_capability: int | None = None
+    """Of the GPUs, such as 90; None is what `gpus` knows of the model."""
     numa_nodes: int | None = None
     price: Price | None = None
     presets: Mapping[str, str] = field(default_factory=dict)
@@ -86,15 +95,20 @@ class InstanceType:
         )
 
 
-def load_instances(paths: Iterable[Path] = ()) -> dict[str, InstanceType]:
-    """The shipped catalogue and then `paths`, by name; a later entry replaces an earlier one.
+def load_instances(sources: Iterable[Source] = ()) -> dict[str, InstanceType]:
+    """The shipped catalogue and then `sources`, by name; a later entry replaces an earlier one.
 
-    Raises FieldError for an entry that breaks a rule, UserError for a file that can't be read.
+    Raises UserError that names file, line, field, value and rule of every mistake.
     """
-    instances: dict[str, InstanceType] = {}
-    for path in (SHIPPED, *paths):
-        instances |= _load(path)
+    instances = dict(_shipped())
+    for source in sources:
+        instances |= _load(source)
     return instances
+
+
+@cache
+def _shipped() -> Mapping[str, InstanceType]:
+    return _load(read_source(SHIPPED))
 
 
 def find_instance(name: str, instances: Mapping[str, InstanceType]) -> InstanceType:
@@ -102,6 +116,20 @@ def find_instance(name: str, instances: Mapping[str, InstanceType]) -> InstanceT
     if name not in instances:
         raise FieldError("instance", name, "is not in the catalogue", alternatives=instances)
     return instances[name]
+
+
+def machine_of(instance: InstanceType, versions: Mapping[str, str]) -> Machine:
+    """A node of this type as the catalogue describes it, for where there is none."""
+    gpu = Gpu(name=instance.gpu, memory_bytes=instance.gpu_memory_mib * MIB)
+    return Machine(
+        instance=instance.name,
+        gpus=(gpu,) * instance.gpus,
+        cpu=instance.cpu or "unknown CPU",
+        cores=instance.vcpus,
+        memory_bytes=instance.memory_gib * GIB,
+        numa_nodes=instance.numa_nodes or 1,
+        versions=versions,
+    )
 
 
 def mismatch(machine: Machine, instance: InstanceType) -> str | None:
@@ -123,7 +151,7 @@ def _difference(machine: Machine, instance: InstanceType) -> str | None:
     if len(machine.gpus) != instance.gpus:
         return f"it has {len(machine.gpus)} visible GPUs, not {instance.gpus}"
     for gpu in machine.gpus:
-        if not _is_model(gpu.name, instance.gpu):
+        if not is_model(gpu.name, instance.gpu):
             return f"its GPU is {gpu.name}, not {instance.gpu}"
         expected = instance.gpu_memory_mib * MIB
         if abs(gpu.memory_bytes - expected) > MEMORY_TOLERANCE * expected:
@@ -134,27 +162,17 @@ def _difference(machine: Machine, instance: InstanceType) -> str | None:
     return None
 
 
-def _is_model(driver_name: str, model: str) -> bool:
-    """Whether `model` is in `driver_name` as whole words: an L4 is no L40S."""
-    words = re.findall(r"[a-z0-9]+", driver_name.lower())
-    wanted = re.findall(r"[a-z0-9]+", model.lower())
-    starts = range(len(words) - len(wanted) + 1)
-    return any(words[start : start + len(wanted)] == wanted for start in starts)
-
-
-def _load(path: Path) -> dict[str, InstanceType]:
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{path} can't be read as a catalogue of instances: {error}") from None
-    if not isinstance(data, dict) or not isinstance(data.get("instances"), list):
-        raise FieldError(str(path), data, "has to have a list under the key 'instances'")
-    for key in data.keys() - {"instances", "defaults"}:
-        raise FieldError(str(path), key, "is no key here", alternatives=["instances", "defaults"])
+def _load(source: Source) -> dict[str, InstanceType]:
+    mistakes: list[FieldError] = []
     instances: dict[str, InstanceType] = {}
-    for index, entry in enumerate(data["instances"]):
-        instance = decode(InstanceType, entry, f"{path}: instances[{index}]")
-        if instance.name in instances:
-            raise FieldError(f"{path}: instances[{index}].name", instance.name, "is there twice")
-        instances[instance.name] = instance
+    for index, entry in enumerate(list_in(source, "instances", mistakes)):
+        found: list[FieldError] = []
+        path = f"instances[{index}]"
+        instance = decode_fields(InstanceType, entry, path, found)
+        if instance and instance.name in instances:
+            found.append(FieldError(f"{path}.name", instance.name, "is there twice"))
+        mistakes += [source.error(error) for error in found]
+        if instance:
+            instances[instance.name] = instance
+    raise_all(source.name, mistakes)
     return instances

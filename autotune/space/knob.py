@@ -16,6 +16,15 @@ class Effect(StrEnum):
     SMALL = "small"
 
 
+class Searched(StrEnum):
+    """In which space a knob is searched; elsewhere it keeps its default."""
+
+    DEFAULT = "default"
+    """In every space."""
+    FULL = "full"
+    """In the full one."""
+
+
 class TargetKind(StrEnum):
     """What a knob's value becomes."""
 
@@ -41,6 +50,8 @@ class Choice:
 
     value: KnobValue
     when: Mapping[str, KnobValue | tuple[KnobValue, ...]] = field(default_factory=dict)
+    lossy: bool = False
+    """It changes numerics, and is left out unless a person allows that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +62,15 @@ class Knob:
     help: str
     sets: Sets
     effect: Effect
+    searched: Searched = Searched.DEFAULT
     choices: tuple[Choice, ...] = ()
-    """In their natural order. Empty if `rule` computes them."""
+    """In their natural order. Without them `rule` computes the values."""
     rule: str = ""
-    """Name of a function in `rules` that computes the choices from the facts."""
+    """Name of a rule in `rules` that judges values by machine, version and earlier knobs."""
     default: KnobValue | None = None
     """The framework's own behaviour; None is the first choice that exists."""
+    default_means: KnobValue | None = None
+    """What the value `default` comes to where no plugin presets something else, if known."""
     ordered: bool = False
     """Whether neighbouring choices are alike, so that a search may interpolate."""
     minimum: int | None = None
@@ -64,24 +78,48 @@ class Knob:
     """With both, a person may pin any whole number between them, listed or not."""
     unit: str = ""
     when: Mapping[str, KnobValue | tuple[KnobValue, ...]] = field(default_factory=dict)
+    touches: tuple[str, ...] = ()
+    """Collectives, algorithms, protocols and transports that it affects; empty is all of them."""
+    variables: tuple[str, ...] = ()
+    """Logical knobs only: every variable that decides on the same thing."""
     source: str = ""
     """Where the facts come from."""
+
+    @property
+    def all_variables(self) -> tuple[str, ...]:
+        """The environment variables that would decide in this knob's place."""
+        return (self.sets.name,) if self.sets.kind is TargetKind.ENVIRONMENT else self.variables
+
+    def choice(self, value: KnobValue) -> Choice | None:
+        """The listed choice of `value`; True and 1 are different values."""
+        for choice in self.choices:
+            if choice.value == value and isinstance(choice.value, bool) == isinstance(value, bool):
+                return choice
+        return None
+
+    def in_range(self, value: object) -> bool:
+        """Whether `value` is a number that may be pinned though it isn't listed."""
+        if self.minimum is None or self.maximum is None or isinstance(value, bool):
+            return False
+        return isinstance(value, int) and self.minimum <= value <= self.maximum
 
     def parse(self, text: str) -> KnobValue:
         """The value that a person wrote as `text`. Raises FieldError with what is allowed."""
         for choice in self.choices:
-            if text.lower() == str(choice.value).lower():
+            if _plain(text) == _plain(str(choice.value)):
                 return choice.value
+        if self.default is not None and text.lower() == str(self.default).lower():
+            return self.default
         if not self.choices and text.lower() in ("true", "false"):
             return text.lower() == "true"
-        if text.lstrip("-").isdigit():
+        if text.lstrip("-").isdecimal():
             return self._parse_number(text)
         raise self._unknown(text)
 
     def _parse_number(self, text: str) -> int:
         number = int(text)
         if self.minimum is not None and self.maximum is not None:
-            if self.minimum <= number <= self.maximum:
+            if self.in_range(number):
                 return number
             bounds = f"{self.minimum} to {self.maximum} {self.unit}".rstrip()
             raise FieldError(self.name, text, f"is outside {bounds}")
@@ -94,3 +132,8 @@ class Knob:
         if self.minimum is not None:
             listed.append(f"a whole number from {self.minimum} to {self.maximum}")
         return FieldError(self.name, text, "is not a value of this knob", alternatives=listed)
+
+
+def _plain(text: str) -> str:
+    """NCCL writes NVLSTree where we write nvls_tree."""
+    return text.lower().replace("_", "")

@@ -1,30 +1,38 @@
-"""Knobs that become one or more environment variables, by the version of the library."""
+"""Logical knobs: what they become depends on the library's version and on other knobs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from autotune.model import KnobValue
+from autotune.model import DEFAULT, KnobValue
+from autotune.space import nccl_rules
 from autotune.space.facts import Facts
+from autotune.space.nccl import algorithm_variables, channel_variables, protocol_variables
 
-Logical = Callable[[KnobValue, Facts], dict[str, str]]
-
-
-def nccl_channels(value: KnobValue, facts: Facts) -> dict[str, str]:
-    """Exactly this many channels: NCCL_NCHANNELS doesn't exist, a minimum and a maximum do.
-
-    Source: NCCL user guide, NCCL_MIN_CTAS and NCCL_MAX_CTAS (2.17 and later).
-    """
-    del facts
-    return {"NCCL_MIN_CTAS": str(value), "NCCL_MAX_CTAS": str(value)}
+Logical = Callable[[KnobValue, Mapping[str, KnobValue], Facts], dict[str, str]]
 
 
-def nccl_algorithm(value: KnobValue, facts: Facts) -> dict[str, str]:
-    """One algorithm for all-reduce; the default list first keeps the other collectives working.
-
-    Source: NCCL user guide, NCCL_ALGO (per-function form, 2.24 and later). From 2.31 a collective
-    that no entry names would otherwise be left without any algorithm.
-    """
-    del facts
-    return {"NCCL_ALGO": f"ring,tree;allreduce:{value}"}
+def nccl_channels(
+    value: KnobValue, candidate: Mapping[str, KnobValue], facts: Facts
+) -> dict[str, str]:
+    """Exactly this many channels: NCCL_NCHANNELS doesn't exist, a minimum and a maximum do."""
+    del candidate
+    return channel_variables(nccl_rules.version(facts), int(value))
 
 
-LOGICAL: dict[str, Logical] = {rule.__name__: rule for rule in (nccl_channels, nccl_algorithm)}
+def nccl_algorithm(
+    value: KnobValue, candidate: Mapping[str, KnobValue], facts: Facts
+) -> dict[str, str]:
+    """One algorithm for the collectives that carry the training and have it."""
+    return algorithm_variables(nccl_rules.job(candidate, facts), str(value))
+
+
+def nccl_protocol(
+    value: KnobValue, candidate: Mapping[str, KnobValue], facts: Facts
+) -> dict[str, str]:
+    """One protocol for the collectives that carry the training."""
+    algorithm = str(candidate.get("nccl_algorithm", DEFAULT))
+    return protocol_variables(nccl_rules.job(candidate, facts), str(value), algorithm)
+
+
+LOGICAL: dict[str, Logical] = {
+    rule.__name__: rule for rule in (nccl_channels, nccl_algorithm, nccl_protocol)
+}

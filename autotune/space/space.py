@@ -6,11 +6,13 @@ from typing import Any
 
 from autotune.errors import FieldError
 from autotune.model import DEFAULT, Candidate, KnobValue, TrainingSettings, decode
-from autotune.space.conditions import unmet
+from autotune.space.checks import check
+from autotune.space.conditions import same
+from autotune.space.environment import held
 from autotune.space.facts import Facts
-from autotune.space.knob import Knob, TargetKind
+from autotune.space.knob import Knob, Searched, TargetKind
 from autotune.space.logical import LOGICAL
-from autotune.space.options import options, same, situations
+from autotune.space.options import Terms, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,25 +31,12 @@ class Question:
 Choose = Callable[[Question], KnobValue]
 
 
-@dataclass(frozen=True, kw_only=True)
-class KnobView:
-    """What is possible for a knob in a space, for a person to read."""
-
-    knob: Knob
-    values: tuple[KnobValue, ...]
-    """Those that exist in some candidate."""
-    left_out: Mapping[KnobValue, str]
-    """Those that don't, each with the reason."""
-    reason: str
-    """Why the knob doesn't exist here at all; empty if it does."""
-    searched: bool
-
-
 class Space:
     """Every candidate for one target: a tree, walked knob by knob in the catalogue's order.
 
-    `pinned` knobs have one value wherever they exist. With `only`, the other knobs keep their
-    defaults. Raises FieldError for names, values and batches that leave no candidate.
+    `pinned` knobs have one value wherever they exist, those that the user's environment decides are
+    left alone. With `only`, the other knobs keep their defaults; else `searched` says how many are
+    searched. Raises FieldError for names, values and batches that leave no candidate.
     """
 
     def __init__(
@@ -57,30 +46,34 @@ class Space:
         *,
         pinned: Mapping[str, KnobValue] | None = None,
         only: Sequence[str] = (),
+        searched: Searched = Searched.DEFAULT,
+        allow_lossy: bool = False,
     ) -> None:
         self.knobs = tuple(knobs)
         self.facts = facts
         self.pinned = dict(pinned or {})
         self.only = tuple(only)
-        self._check_batch()
-        self._check_names()
-        self._check_pinned()
+        self.searched = searched
+        self.terms = Terms(
+            pins=self.pinned, held=held(knobs, self.pinned, facts), allow_lossy=allow_lossy
+        )
+        check(self)
 
     def build(self, choose: Choose) -> Candidate:
         """The candidate whose free knobs have the values that `choose` returns."""
         values: dict[str, KnobValue] = {}
         for knob in self.knobs:
-            possible = options(knob, values, self.facts, self.pinned)
+            possible = options(knob, values, self.facts, self.terms)
             if not possible:
                 continue
-            is_free = len(possible) > 1 and self._is_searched(knob)
+            is_free = len(possible) > 1 and self.is_searched(knob)
             question = Question(knob=knob, values=possible)
-            values[knob.name] = choose(question) if is_free else self._fixed(knob, possible)
+            values[knob.name] = choose(question) if is_free else default_of(knob, possible)
         return Candidate(values)
 
     def baseline(self) -> Candidate:
         """The framework's own defaults, with the pinned values."""
-        return self.build(lambda question: self._fixed(question.knob, question.values))
+        return self.build(lambda question: default_of(question.knob, question.values))
 
     def questions(self, candidate: Candidate) -> list[tuple[Question, KnobValue]]:
         """The questions that lead to `candidate`, each with its answer.
@@ -103,7 +96,7 @@ class Space:
         return answers
 
     def candidates(self) -> Iterator[Candidate]:
-        """All candidates, the baseline's values first in each knob."""
+        """All candidates, made as they are asked for, the baseline's values first in each knob."""
         yield from self._expand([])
 
     def _expand(self, answers: list[KnobValue]) -> Iterator[Candidate]:
@@ -114,7 +107,7 @@ class Space:
             value = next(given, None)
             if value is None:
                 pending.append(question)
-                return self._fixed(question.knob, question.values)
+                return default_of(question.knob, question.values)
             return value
 
         candidate = self.build(choose)
@@ -122,8 +115,8 @@ class Space:
             yield candidate
             return
         first = pending[0]
-        default = self._fixed(first.knob, first.values)
-        for value in sorted(first.values, key=lambda value: value != default):
+        default = default_of(first.knob, first.values)
+        for value in sorted(first.values, key=lambda value: not same(value, default)):
             yield from self._expand([*answers, value])
 
     def settings(self, candidate: Candidate) -> TrainingSettings:
@@ -137,12 +130,13 @@ class Space:
         return decode(TrainingSettings, arguments)
 
     def environment(self, candidate: Candidate) -> dict[str, str]:
-        """The variables that `candidate` asks for."""
-        variables: dict[str, str] = {}
+        """The variables that `candidate` asks for, and those by which the user holds knobs."""
+        held_names = set(self.terms.held.values())
+        variables = {n: v for n, v in self.facts.environment.items() if n in held_names}
         for knob in self._set_in(candidate, TargetKind.ENVIRONMENT):
             variables[knob.sets.name] = str(candidate[knob.name])
         for knob in self._set_in(candidate, TargetKind.LOGICAL):
-            variables |= LOGICAL[knob.sets.name](candidate[knob.name], self.facts)
+            variables |= LOGICAL[knob.sets.name](candidate[knob.name], candidate, self.facts)
         return variables
 
     def _set_in(self, candidate: Candidate, kind: TargetKind) -> list[Knob]:
@@ -152,73 +146,19 @@ class Space:
             if knob.sets.kind is kind and candidate.get(knob.name, DEFAULT) != DEFAULT
         ]
 
-    def _is_searched(self, knob: Knob) -> bool:
-        return knob.name not in self.pinned and (not self.only or knob.name in self.only)
-
-    def _fixed(self, knob: Knob, possible: tuple[KnobValue, ...]) -> KnobValue:
+    def is_searched(self, knob: Knob) -> bool:
+        """Whether a search may choose among the values of `knob`, should it have several."""
         if knob.name in self.pinned:
-            return self.pinned[knob.name]
-        return next((value for value in possible if same(value, knob.default)), possible[0])
-
-    def _check_batch(self) -> None:
-        batch, ranks = self.facts.global_batch, self.facts.ranks
-        if batch < 1 or batch % ranks:
-            near = sorted({max(ranks, batch // ranks * ranks), (batch // ranks + 1) * ranks})
-            raise FieldError(
-                "--global-batch",
-                batch,
-                f"has to be a multiple of the {ranks} data-parallel ranks, so that each gets whole "
-                "samples",
-                alternatives=near,
-            )
-
-    def _check_names(self) -> None:
-        names = [knob.name for knob in self.knobs]
-        for flag, given in (("--set", self.pinned), ("--only", self.only)):
-            for name in given:
-                if name not in names:
-                    raise FieldError(flag, name, "is no knob", alternatives=names)
-
-    def _check_pinned(self) -> None:
-        """Every pinned value has to be possible in some candidate."""
-        for name, value in self.pinned.items():
-            view = self.view(self.knob(name), others_pinned=True)
-            if view.reason:
-                raise FieldError(f"--set {name}", value, f"has no effect here: it {view.reason}")
-            in_range = view.knob.minimum is not None and isinstance(value, int)
-            if not in_range and not any(same(value, option) for option in view.values):
-                allowed = [str(option).lower() for option in view.values]
-                why = next((r for v, r in view.left_out.items() if same(v, value)), "")
-                rule = f"is left out here: it {why}" if why else "is not possible here"
-                raise FieldError(f"--set {name}", value, rule, alternatives=allowed)
+            return False
+        if self.only:
+            return knob.name in self.only
+        return self.searched is Searched.FULL or knob.searched is Searched.DEFAULT
 
     def knob(self, name: str) -> Knob:
         """The knob called `name`, which exists."""
         return next(knob for knob in self.knobs if knob.name == name)
 
-    def view(self, knob: Knob, *, others_pinned: bool = False) -> "KnobView":
-        """What is possible for `knob` here, and why the rest is not.
 
-        With `others_pinned` a pin of the knob itself is left aside.
-        """
-        pins = {n: v for n, v in self.pinned.items() if not (others_pinned and n == knob.name)}
-        values: list[KnobValue] = []
-        left_out: dict[KnobValue, str] = {}
-        reason = ""
-        is_open = False
-        for before in situations(knob, self.knobs, self.facts, pins):
-            reason = reason or unmet(knob.when, before, self.facts)
-            possible = options(knob, before, self.facts, pins)
-            is_open = is_open or len(possible) > 1
-            for value in possible:
-                if not any(same(value, known) for known in values):
-                    values.append(value)
-            for choice in knob.choices:
-                left_out.setdefault(choice.value, unmet(choice.when, before, self.facts))
-        return KnobView(
-            knob=knob,
-            values=tuple(values),
-            left_out={v: why for v, why in left_out.items() if why and v not in values},
-            reason="" if values else reason or "has no value that fits",
-            searched=is_open and self._is_searched(knob),
-        )
+def default_of(knob: Knob, possible: Sequence[KnobValue]) -> KnobValue:
+    """The framework's own behaviour among `possible`, which a pin leaves one value."""
+    return next((value for value in possible if same(value, knob.default)), possible[0])

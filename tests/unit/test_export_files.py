@@ -11,7 +11,7 @@ import pytest
 
 from autotune.errors import UserError
 from autotune.exporters import check_writable, write_atomically
-from autotune.exporters.files import read_text
+from autotune.yaml_reader import read_text
 
 NOBODY = 65534
 

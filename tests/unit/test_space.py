@@ -1,5 +1,7 @@
 """The space: which candidates exist, and what they become."""
 
+import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,7 +10,9 @@ from autotune.errors import FieldError
 from autotune.model import Candidate, DeviceKind
 from autotune.space.catalogue import load_knobs
 from autotune.space.facts import Facts
+from autotune.space.knob import Searched
 from autotune.space.space import Space
+from autotune.space.view import view
 
 KNOBS = load_knobs()
 
@@ -20,8 +24,17 @@ def make_space(ranks: int = 2, *, cuda: bool = False, batch: int = 32, **given: 
         ranks_per_node=ranks,
         global_batch=batch,
         nccl="2.29.7" if cuda else "",
+        compute_capability=80 if cuda else 0,
+        nvswitch=cuda,
+        blocks=2,
     )
     return Space(KNOBS, facts, **given)
+
+
+def sample(space: Space, count: int = 200) -> Iterator[Candidate]:
+    rng = random.Random(0)
+    for _ in range(count):
+        yield space.build(lambda question: rng.choice(question.values))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6])
@@ -89,16 +102,61 @@ def test_environment_has_only_what_is_not_default() -> None:
     assert space.environment(chosen) == {
         "NCCL_MIN_CTAS": "8",
         "NCCL_MAX_CTAS": "8",
-        "NCCL_ALGO": "ring,tree;allreduce:tree",
+        "NCCL_ALGO": "ring,tree,collnetdirect,collnetchain,nvls,nvlstree,pat;allreduce:tree",
         "NCCL_BUFFSIZE": "8388608",
     }
 
 
 def test_tree_is_never_asked_of_collectives_that_lack_it() -> None:
-    space = make_space(2, cuda=True)
-    for candidate in space.candidates():
-        if candidate["strategy"] != "ddp":
-            assert "NCCL_ALGO" not in space.environment(candidate)
+    space = make_space(4, cuda=True)
+    seen = {(candidate["strategy"], candidate["nccl_algorithm"]) for candidate in sample(space)}
+    assert {strategy for strategy, algorithm in seen if algorithm == "tree"} == {"ddp", "hybrid"}
+    for candidate in sample(space):
+        forced = space.environment(candidate).get("NCCL_ALGO", "").split(";")[1:]
+        assert all(entry == "allreduce:tree" for entry in forced if "tree" in entry)
+
+
+def test_a_pin_holds_where_it_is_possible_and_leaves_the_rest_alone() -> None:
+    space = make_space(2, cuda=True, pinned={"nccl_algorithm": "tree"})
+    for candidate in sample(space):
+        expected = "tree" if candidate["strategy"] == "ddp" else None
+        assert candidate.get("nccl_algorithm") == expected
+        space.environment(candidate)
+
+
+def test_the_full_space_is_walked_without_being_counted() -> None:
+    space = make_space(8, cuda=True, searched=Searched.FULL)
+    some = [candidate for _, candidate in zip(range(20), space.candidates(), strict=False)]
+    assert some[0] == space.baseline()
+    assert len(set(some)) == 20
+    for candidate in some:
+        assert space.questions(candidate)
+
+
+def test_lossy_values_have_to_be_allowed() -> None:
+    only = ["communication_hook", "compute_dtype"]
+    hooks = {c.get("communication_hook") for c in make_space(2, only=only).candidates()}
+    assert hooks == {"none"}
+    space = make_space(2, only=only, allow_lossy=True)
+    pairs = {(c["communication_hook"], c["compute_dtype"]) for c in space.candidates()}
+    assert len(pairs) == 4 * 2
+    assert ("power_sgd", "bfloat16") in pairs
+    with pytest.raises(FieldError, match="changes numerics: allow that with --allow-lossy"):
+        make_space(2, pinned={"communication_hook": "bf16"})
+    allowed = make_space(2, pinned={"communication_hook": "bf16"}, allow_lossy=True)
+    assert allowed.settings(allowed.baseline()).communication_hook == "bf16"
+
+
+def test_the_default_space_is_small() -> None:
+    knobs = {q.knob.name for q, _ in _questions(make_space(8, cuda=True))}
+    every = {q.knob.name for q, _ in _questions(make_space(8, cuda=True, searched=Searched.FULL))}
+    assert len(knobs) == 8
+    assert knobs < every
+    assert len(every) >= 12
+
+
+def _questions(space: Space) -> list[Any]:
+    return space.questions(space.baseline())
 
 
 def test_pinned_knobs_have_one_value_in_the_baseline_too() -> None:
@@ -171,9 +229,9 @@ def test_texts_that_are_no_values_are_refused(knob: str, text: str) -> None:
 
 def test_why_a_knob_is_left_out_is_told() -> None:
     space = make_space(2)
-    assert "cuda" in space.view(space.knob("nccl_channels")).reason
-    view = space.view(space.knob("strategy"))
-    assert "ranks >=4" in view.left_out["hybrid"]
-    assert view.searched
+    assert "cuda" in view(space, space.knob("nccl_channels")).reason
+    strategy = view(space, space.knob("strategy"))
+    assert "ranks >=4" in strategy.left_out["hybrid"]
+    assert strategy.searched
     # Two ranks leave nothing open once the strategy is chosen.
-    assert not space.view(space.knob("reshard_after_forward")).searched
+    assert not view(space, space.knob("reshard_after_forward")).searched

@@ -6,13 +6,14 @@ in different ways (`on`, `0x10`, `010`, `2:30`) are refused unless they are in q
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
 
-from autotune.errors import FieldError, UserError, quoted
+from autotune.errors import AutotuneError, FieldError, UserError, quoted
 
 MAX_BYTES = 256 * 1024
 """Far above any real document; the parser takes about a second for it."""
@@ -35,17 +36,52 @@ class Source:
     def error(self, error: FieldError) -> FieldError:
         """The same error with the file and the line in front of its field."""
         return FieldError(
-            f"{self.name}:{self._line(error.field)}: {error.field}",
+            f"{self.name}:{self.line_of(error.field)}: {error.field}",
             error.value,
             error.rule,
             alternatives=error.alternatives,
             hint=error.hint,
         )
 
-    def _line(self, path: str) -> int:
+    def line_of(self, path: str) -> int:
+        """The line of `path`, or of the nearest thing around it that the file has."""
         while path and path not in self.lines:
             path = path.rpartition(".")[0]
         return self.lines.get(path, 1)
+
+
+def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
+    """The UTF-8 text of the file at `path`. Raises UserError."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: is not UTF-8 text: byte {error.start} can't be read") from None
+    except (OSError, ValueError) as error:
+        cause = (isinstance(error, OSError) and error.strerror) or error
+        raise UserError(f"{path}: can't be read: {cause}") from None
+    if len(content) > max_bytes:
+        raise UserError(f"{path}: is larger than the {max_bytes} bytes that are accepted")
+    return text
+
+
+def read_source(path: Path) -> Source:
+    """The document in the file at `path`. Raises UserError."""
+    return read_yaml(read_text(path), str(path))
+
+
+def raise_all(name: str, mistakes: Sequence[AutotuneError]) -> None:
+    """Raise one UserError that lists all `mistakes` in the document `name`, if there are any."""
+    if not mistakes:
+        return
+    if len(mistakes) == 1:
+        raise UserError(str(mistakes[0]), hint=mistakes[0].hint)
+    lines = [f"{name} has {len(mistakes)} mistakes:"]
+    for mistake in mistakes:
+        lines.append(f"  {mistake}")
+        lines += [f"    hint: {mistake.hint}"] if mistake.hint else []
+    raise UserError("\n".join(lines))
 
 
 def read_yaml(text: str, name: str) -> Source:

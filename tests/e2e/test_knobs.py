@@ -1,0 +1,174 @@
+"""`autotune knobs`, `instances` and `run --space`, as a user calls them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+AUTOTUNE = [sys.executable, "-m", "autotune"]
+OWN = "knobs:\n  - name: bucket_cap_mb\n    choices: [{value: default}, {value: 10}]\n"
+
+
+def call(
+    folder: Path, *arguments: str, expect: int = 0, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    clean = {name: value for name, value in os.environ.items() if "NCCL" not in name}
+    done = subprocess.run(
+        [*AUTOTUNE, *arguments],
+        cwd=folder, env={**clean, "AUTOTUNE_HOME": str(folder / "data"), **environment},
+        capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == expect, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def knobs(folder: Path, *arguments: str, **environment: str) -> dict[str, dict[str, Any]]:
+    done = call(folder, "knobs", *arguments, "--format", "json", **environment)
+    return {row["name"]: row for row in json.loads(done.stdout)}
+
+
+def test_fsdp_on_a_p4d(tmp_path: Path) -> None:
+    arguments = [
+        "--instance", "p4d.24xlarge", "--assume", "nccl=2.27.5,torch=2.9.1,plugin=1.17",
+        "--strategy", "fsdp_full",
+    ]  # fmt: skip
+    found = knobs(tmp_path, *arguments, "--why")
+    assert "no tree for all-gather" in found["nccl_algorithm"]["left_out"]["tree"]
+    assert "force simple" in found["nccl_protocol"]["left_out"]["ll128"]
+    assert "force simple" in found["nccl_protocol"]["left_out"]["ll"]
+    assert found["nccl_channels"]["searched"]
+    assert found["nccl_buffer_bytes"]["default_means"] == 8388608
+    assert "8388608" in found["nccl_buffer_bytes"]["left_out"]
+    for name in ("nccl_socket_nthreads", "nccl_nsocks_perthread"):
+        assert "for TCP between nodes, and there is one node" in found[name]["reason"]
+    assert "send" in found["nccl_p2p_net_chunksize"]["reason"]
+    for text in (call(tmp_path, "knobs", *arguments, "--why").stdout,):
+        folded = " ".join(text.split())
+        assert "NCCL has no tree for all-gather" in folded
+        assert "default (8388608)" in folded
+        assert "for TCP between nodes, and there is one node" in folded
+
+
+def test_several_nodes_of_p4d_have_efa_and_no_sockets(tmp_path: Path) -> None:
+    found = knobs(
+        tmp_path, "--instance", "p4d.24xlarge", "--assume", "nccl=2.27.5,nodes=2",
+        "--strategy", "fsdp_full",
+    )  # fmt: skip
+    assert "the nodes reach each other by EFA" in found["nccl_socket_nthreads"]["reason"]
+
+
+def test_sockets_on_p3(tmp_path: Path) -> None:
+    found = knobs(tmp_path, "--instance", "p3.8xlarge", "--assume", "nccl=2.21.5,nodes=2")
+    assert found["nccl_socket_nthreads"]["searched"]
+    assert found["nccl_nsocks_perthread"]["searched"]
+    assert found["nccl_buffer_bytes"]["default_means"] == 4194304
+    assert found["nccl_nvls"]["reason"]
+    assert "ll128" in found["nccl_protocol"]["left_out"]
+
+
+def test_two_nodes_of_p5(tmp_path: Path) -> None:
+    arguments = ["--instance", "p5.48xlarge", "--assume", "nccl=2.31.2,plugin=1.21.1,nodes=2"]
+    found = knobs(tmp_path, *arguments, "--space", "full", "--strategy", "ddp")
+    assert set(found["nccl_algorithm"]["values"]) == {"default", "ring", "tree", "nvls_tree"}
+    assert found["nccl_buffer_bytes"]["default_means"] == 8388608
+    assert "ll" in found["nccl_protocol"]["values"]
+    assert found["nccl_nvls"]["searched"]
+    assert found["ofi_protocol"]["searched"]
+    assert found["nccl_cross_nic"]["searched"]
+    fsdp = knobs(tmp_path, *arguments, "--strategy", "fsdp_full")
+    assert "nvls_tree" in fsdp["nccl_algorithm"]["left_out"]
+
+
+def test_g5_has_neither_nvlink_nor_presets(tmp_path: Path) -> None:
+    found = knobs(tmp_path, "--instance", "g5.48xlarge", "--assume", "nccl=2.27.5,plugin=1.17")
+    assert found["nccl_protocol"]["values"] == ["default"]
+    assert found["nccl_buffer_bytes"]["default_means"] == 4194304
+    assert "SYS" in found["nccl_p2p_level"]["values"]
+    assert not found["nccl_p2p_level"]["searched"]
+
+
+def test_this_machine_without_gpus(tmp_path: Path) -> None:
+    found = knobs(tmp_path, "--instance", "local", "--nproc", "2")
+    if "cuda" not in found["nccl_channels"]["reason"]:
+        pytest.skip("this machine has GPUs")
+    assert found["strategy"]["searched"]
+    assert not any(row["searched"] for name, row in found.items() if name.startswith("nccl"))
+
+
+@pytest.mark.parametrize(
+    ("version", "algorithms"),
+    [("2.18.5", {"ring", "tree"}), ("2.21.5", {"ring"}), ("2.31.2", {"ring", "tree"})],
+)
+def test_versions_decide(tmp_path: Path, version: str, algorithms: set[str]) -> None:
+    """Under 2.21 the small collectives would run on a ring that heeds no protocol."""
+    found = knobs(
+        tmp_path, "--instance", "p4d.24xlarge", "--assume", f"nccl={version},plugin=1.17",
+        "--strategy", "ddp", "--space", "full",
+    )  # fmt: skip
+    assert set(found["nccl_algorithm"]["values"]) - {"default"} == algorithms
+    chunk = found["nccl_nvlstree_chunk_bytes"]
+    assert not chunk["values"]
+
+
+def test_nothing_known_of_nccl_is_said(tmp_path: Path) -> None:
+    done = call(tmp_path, "knobs", "--instance", "p4d.24xlarge")
+    assert "p4d.24xlarge is described from the catalogue" in done.stderr
+    assert "--assume nccl=" in done.stderr
+    assert "nccl_channels" in done.stdout
+
+
+def test_the_environment_is_looked_at(tmp_path: Path) -> None:
+    arguments = ["knobs", "--instance", "p4d.24xlarge", "--assume", "nccl=2.27.5", "--why"]
+    done = call(tmp_path, *arguments, NCCL_BUFFSIZE="1048576", NCCL_NCHANNELS="4")
+    assert "Your environment decides: NCCL_BUFFSIZE=1048576." in " ".join(done.stdout.split())
+    assert "NCCL_NCHANNELS=4 in the environment" in done.stderr
+    done = call(tmp_path, *arguments, "--set", "NCCL_NCHANNELS=4")
+    assert "taken as nccl_channels" in done.stderr
+
+
+def test_a_file_with_mistakes_is_refused_with_all_of_them(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(
+        "knobs:\n  - name: strategy\n    efect: x\n  - name: nccl_channels\n    minimum: high\n"
+    )
+    for command in (["knobs"], ["run", "--instance", "local"]):
+        done = call(tmp_path, *command, "--space", "own.yaml", expect=2)
+        assert "error: own.yaml has 2 mistakes:" in done.stderr
+        assert "own.yaml:3: knobs[0].efect" in done.stderr
+        assert "own.yaml:5: knobs[1].minimum" in done.stderr
+
+
+def test_instances_of_one_s_own(tmp_path: Path) -> None:
+    (tmp_path / "box.yaml").write_text(
+        "instances:\n  - name: box\n    gpu: H100\n    gpus: 8\n    gpu_memory_mib: 81920\n"
+        "    interconnect: nvswitch\n    vcpus: 128\n    memory_gib: 1024\n    network_gbps: 400\n"
+        "    nics: 8\n    efa: false\n    infiniband: true\n"
+    )
+    assert "box " in call(tmp_path, "instances", "--instances", "box.yaml").stdout
+    found = knobs(
+        tmp_path, "--instance", "box", "--instances", "box.yaml", "--assume", "nccl=2.27.5,nodes=2",
+        "--strategy", "ddp",
+    )  # fmt: skip
+    assert "by InfiniBand" in found["nccl_socket_nthreads"]["reason"]
+    assert "nvls_tree" in found["nccl_algorithm"]["values"]
+
+
+def test_a_run_with_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(OWN)
+    done = call(
+        tmp_path, "run", "--instance", "auto", "--no-imds", "--nproc", "2", "--trials", "1",
+        "--budget", "15s", "--space", "own.yaml", "--only", "bucket_cap_mb",
+        "--output", "best.yaml",
+        NCCL_NCHANNELS="4",
+    )  # fmt: skip
+    assert "NCCL_NCHANNELS=4 in the environment" in done.stderr
+    shown = json.loads(call(tmp_path, "show", "latest", "--format", "json").stdout)
+    assert shown["study"]["spec"]["space"] == "own.yaml"
+    assert shown["study"]["spec"]["space_text"] == OWN
+    tried = {trial["settings"]["bucket_cap_mb"] for trial in shown["trials"]}
+    assert None in tried
+    assert tried <= {None, 10}
