@@ -71,6 +71,8 @@ def _print_notes(end: StudyEnd) -> None:
     console = out()
     for reason, count in Counter(end.skipped.values()).most_common(_MOST_NOTES):
         console.print(f"  skipped    {count} x {reason}", markup=False)
+    if end.left_out.describe():
+        console.print(f"  memory     {end.left_out.describe()}", markup=False)
     for setting, reason in list(end.no_effect.items())[:_MOST_NOTES]:
         console.print(f"  no effect  {setting}: {reason}; not exported", markup=False)
 

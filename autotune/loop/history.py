@@ -31,14 +31,14 @@ def search_value(trial: Trial) -> float | None:
     return None if measurement is None else score(measurement).value
 
 
-def finalists(trials: Sequence[Trial], baseline: Candidate, count: int) -> list[Candidate]:
-    """The best candidates of the search beside the baseline, the best first."""
+def by_score(trials: Iterable[Trial]) -> list[Candidate]:
+    """The candidates of the search that completed, the best first."""
     values: dict[Candidate, float] = {}
     for trial in final(trials, Phase.SEARCH):
         value = search_value(trial)
-        if value is not None and trial.candidate != baseline:
+        if value is not None:
             values[trial.candidate] = value
-    return sorted(values, key=lambda candidate: -values[candidate])[:count]
+    return sorted(values, key=lambda candidate: -values[candidate])
 
 
 def reading(trials: Iterable[Trial]) -> Reading | None:

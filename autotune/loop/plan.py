@@ -5,15 +5,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from autotune.loop.effects import learned
 from autotune.loop.history import (
     MAX_ATTEMPTS,
+    by_score,
     failed_attempts,
     failed_in_a_row,
     final,
-    finalists,
     mean_rate,
 )
-from autotune.model import Candidate, Phase, StudySpec, Trial
+from autotune.model import Candidate, Outcome, Phase, StudySpec, Trial
+from autotune.space.space import Space
 
 BASELINE_LAUNCHES = 2
 FINALISTS = 2
@@ -45,6 +47,7 @@ class Plan:
     """Decides on the next step of one study."""
 
     spec: StudySpec
+    space: Space
     baseline: Candidate
 
     def next_step(self, trials: Sequence[Trial], elapsed_s: float, ask: Ask) -> Step | None:
@@ -53,7 +56,7 @@ class Plan:
             return None
         if trials and not trials[-1].outcome.is_final:
             return Step(phase=trials[-1].phase, candidate=trials[-1].candidate)
-        if len(final(trials, Phase.BASELINE)) < BASELINE_LAUNCHES:
+        if self._needs_baseline(trials):
             return Step(phase=Phase.BASELINE, candidate=self.baseline)
         if self._is_searching(trials, elapsed_s) and (candidate := ask()):
             return Step(phase=Phase.SEARCH, candidate=candidate)
@@ -62,11 +65,17 @@ class Plan:
     def finalists(self, trials: Sequence[Trial]) -> list[Candidate]:
         """The candidates that are measured against the baseline: the best of those close to it."""
         least = CLOSE * mean_rate(final(trials, Phase.BASELINE))
-        return [
-            candidate
-            for candidate in finalists(trials, self.baseline, FINALISTS)
-            if mean_rate(t for t in trials if t.candidate == candidate) >= least
-        ]
+        idle = learned(self.space, trials)
+        # A candidate whose difference does nothing is another one: launching both tells nothing.
+        seen = {idle.reduced(self.baseline)}
+        chosen: list[Candidate] = []
+        for candidate in by_score(trials):
+            plain = idle.reduced(candidate)
+            rate = mean_rate(t for t in trials if t.candidate == candidate)
+            if plain not in seen and rate >= least and len(chosen) < FINALISTS:
+                chosen.append(candidate)
+                seen.add(plain)
+        return chosen
 
     def arms(self, trials: Sequence[Trial]) -> list[Candidate]:
         """What each round of confirmation launches: the finalists, and the baseline if it runs."""
@@ -83,6 +92,12 @@ class Plan:
     def _is_hopeless(self, trials: Sequence[Trial]) -> bool:
         failed = failed_in_a_row(trials)
         return failed >= HOPELESS and failed == sum(1 for t in trials if t.outcome.is_final)
+
+    def _needs_baseline(self, trials: Sequence[Trial]) -> bool:
+        launches = final(trials, Phase.BASELINE)
+        if any(trial.outcome is Outcome.OUT_OF_MEMORY for trial in launches):
+            return False
+        return len(launches) < BASELINE_LAUNCHES
 
     def _is_searching(self, trials: Sequence[Trial], elapsed_s: float) -> bool:
         if any(trial.phase is Phase.CONFIRM for trial in trials):

@@ -10,10 +10,11 @@ from threading import Event
 from autotune.executors.base import Executor, Launch, LaunchEnd
 from autotune.loop.conclude import Decision, best_configuration, decide, decide_early
 from autotune.loop.effects import learned
+from autotune.loop.fit import FittingProposals, LeftOut, memory_knowledge
 from autotune.loop.history import final
 from autotune.loop.observer import Observer, TrialStart
 from autotune.loop.plan import Plan, Step
-from autotune.loop.proposals import Proposals, known_in_disguise
+from autotune.loop.proposals import known_in_disguise
 from autotune.model import (
     BestConfiguration,
     Candidate,
@@ -27,6 +28,7 @@ from autotune.model import (
     Window,
 )
 from autotune.model.protocol import Verdict
+from autotune.space.memory import Capacity
 from autotune.space.space import Space
 from autotune.storage.base import Store
 from autotune.strategies.base import SearchStrategy
@@ -47,6 +49,8 @@ class StudyEnd:
     interrupted: bool
     skipped: Mapping[Candidate, str]
     """Proposals that needed no launch, each with the reason."""
+    left_out: LeftOut
+    """Those among them that can't, or might not, fit into memory."""
     no_effect: Mapping[str, str]
     """Settings, as `knob=value`, that did nothing, each with what was seen in their place."""
 
@@ -66,12 +70,20 @@ class StudyRunner:
     cancel: Event = field(default_factory=Event)
     measurement: MeasurementPlan = field(default_factory=MeasurementPlan)
     clock: Callable[[], float] = time.monotonic
+    capacity: Capacity | None = None
+    """Memory of a rank; None is what the executor's machine has."""
 
     def run(self) -> StudyEnd:
         """Run what is left of the study, and save its answer."""
-        plan = Plan(spec=self.study.spec, baseline=self.space.baseline())
+        plan = Plan(spec=self.study.spec, space=self.space, baseline=self.space.baseline())
         trials = list(self.store.trials(self.study.run_id))
-        proposals = Proposals(strategy=self.strategy, judges=[known_in_disguise(self.space)])
+        proposals = FittingProposals(
+            strategy=self.strategy,
+            judges=[known_in_disguise(self.space)],
+            memory=memory_knowledge(
+                self.space, plan.spec.target.workload, self.executor.machine(), self.capacity
+            ),
+        )
         proposals.replay(trials)
         used_s = sum(trial.seconds for trial in trials)
         started = self.clock()
@@ -121,7 +133,7 @@ class StudyRunner:
         return Verdict.STOP if self.cancel.is_set() else Verdict.GO
 
     def _end(
-        self, plan: Plan, trials: list[Trial], proposals: Proposals, *, stuck: bool
+        self, plan: Plan, trials: list[Trial], proposals: FittingProposals, *, stuck: bool
     ) -> StudyEnd:
         interrupted = self.cancel.is_set()
         if interrupted:
@@ -154,6 +166,7 @@ class StudyRunner:
             best=best,
             interrupted=interrupted,
             skipped=proposals.skipped,
+            left_out=proposals.left_out(trials),
             no_effect=learned(self.space, trials).summary(),
         )
 

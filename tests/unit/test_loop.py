@@ -181,11 +181,19 @@ def test_a_baseline_that_fails_loses_to_whatever_works() -> None:
 
 def test_when_nothing_works_the_study_stops_early_and_says_so() -> None:
     store = MemoryStore()
-    end, trials, _ = run(failing(*ShardingStrategy), store, max_trials=100)
+    nothing = failing(*ShardingStrategy, outcome=Outcome.CRASHED)
+    end, trials, _ = run(nothing, store, max_trials=100)
     assert end.decision.conclusion is Conclusion.NO_CANDIDATE
     assert end.best is None
     assert store.best(TARGET) is None
     assert len(trials) == 10
+
+
+def test_what_needs_more_than_what_ran_out_of_memory_is_not_launched() -> None:
+    end, trials, _ = run(failing(*ShardingStrategy), max_trials=100)
+    assert end.decision.conclusion is Conclusion.NO_CANDIDATE
+    assert len(trials) < 10
+    assert end.left_out.cannot
 
 
 @pytest.mark.parametrize("outcome", [Outcome.ENVIRONMENT, Outcome.PREEMPTED])
@@ -355,6 +363,21 @@ def test_a_placebo_is_measured_once_never_exported_and_told() -> None:
     assert again.skipped
 
 
+def test_a_placebo_is_no_finalist() -> None:
+    end, trials, _ = run(
+        equal,
+        noise=0.0,
+        knobs=[*KNOBS, PLACEBO],
+        effective=unread,
+        only=("placebo",),
+        max_trials=9,
+    )
+    assert not [t for t in trials if t.phase is Phase.CONFIRM]
+    assert len(trials) == 3
+    assert end.decision.conclusion is Conclusion.KEEP_DEFAULTS
+    assert end.no_effect
+
+
 def test_a_setting_that_is_not_in_effect_is_not_exported() -> None:
     def checkpoints_nothing(launch: Launch) -> dict[str, KnobValue]:
         return {
@@ -362,11 +385,8 @@ def test_a_setting_that_is_not_in_effect_is_not_exported() -> None:
             "strategy": launch.spec.settings.strategy.value,
         }
 
-    def speed(settings: TrainingSettings) -> float:
-        return 150.0 if settings.activation_checkpointing != "none" else 100.0
-
     end, trials, _ = run(
-        speed, noise=0.0, effective=checkpoints_nothing, only=("activation_checkpointing",)
+        equal, noise=0.0, effective=checkpoints_nothing, only=("activation_checkpointing",)
     )
     assert end.best is not None
     assert end.best.settings.activation_checkpointing.value == "none"

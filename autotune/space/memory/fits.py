@@ -1,0 +1,83 @@
+"""Whether a candidate fits: by prediction, and by what trials have shown."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from autotune.model.instance import GIB
+from autotune.space.memory.calibration import Calibration, Sample, calibrate
+from autotune.space.memory.capacity import Capacity
+from autotune.space.memory.predicted import PredictedMemory, needs_at_least
+
+
+class Fit(StrEnum):
+    """Whether a candidate has room."""
+
+    FITS = "fits"
+    NEAR = "near"
+    """The prediction is too uncertain to say."""
+    CANNOT = "cannot"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """The answer for one candidate."""
+
+    fit: Fit
+    needed_bytes: float
+    """After calibration."""
+    reason: str = ""
+    """One sentence if it doesn't simply fit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What trials have shown."""
+
+    completed: Sequence[Sample] = ()
+    exhausted: Sequence[PredictedMemory] = ()
+    """Predictions for those that ran out of memory."""
+
+
+class Judge:
+    """Judges candidates by one state of knowledge."""
+
+    def __init__(self, capacity: Capacity, known: Known) -> None:
+        self.calibration: Calibration = calibrate(known.completed)
+        self._capacity = capacity
+        self._completed = [sample.predicted for sample in known.completed]
+        # One that more demanding candidates survived ran out for another reason.
+        self._exhausted = [
+            failed
+            for failed in known.exhausted
+            if not any(needs_at_least(done, failed) for done in self._completed)
+        ]
+        correct = self.calibration.correct
+        # What has been seen to run shows more than a capacity that was looked up.
+        self._room = max([float(capacity.per_rank_bytes), *map(correct, self._completed)])
+        self._least_exhausted = min(map(correct, self._exhausted), default=float("inf"))
+
+    def judge(self, predicted: PredictedMemory) -> Judgement:
+        """Whether the candidate with this prediction fits."""
+        needed = self.calibration.correct(predicted)
+        if any(needs_at_least(predicted, failed) for failed in self._exhausted):
+            reason = "it needs at least as much as a candidate that ran out of memory"
+            return Judgement(fit=Fit.CANNOT, needed_bytes=needed, reason=reason)
+        if any(needs_at_least(done, predicted) for done in self._completed):
+            return Judgement(fit=Fit.FITS, needed_bytes=needed)
+        margin = self.calibration.uncertainty
+        fit = Fit.FITS
+        if needed * (1 - margin) > self._room:
+            fit = Fit.CANNOT
+        elif needed * (1 + margin) > self._room or needed >= self._least_exhausted:
+            fit = Fit.NEAR
+        return Judgement(fit=fit, needed_bytes=needed, reason=self._reason(fit, needed))
+
+    def _reason(self, fit: Fit, needed: float) -> str:
+        if fit is Fit.FITS:
+            return ""
+        margin = f"{needed / GIB:.2f} GiB ± {100 * self.calibration.uncertainty:.0f} %"
+        verb = "can't" if fit is Fit.CANNOT else "may not"
+        return (
+            f"it is predicted to need {margin}, which {verb} fit into {self._capacity.describe()}"
+        )
