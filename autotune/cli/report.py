@@ -69,7 +69,9 @@ def _print_best(best: BestConfiguration, chosen: Candidate, trials: Sequence[Tri
 def _print_notes(end: StudyEnd) -> None:
     """What was not launched, and what did nothing."""
     console = out()
-    for reason, count in Counter(end.skipped.values()).most_common(_MOST_NOTES):
+    memory = end.left_out.cannot.keys() | end.left_out.near.keys()
+    others = (reason for candidate, reason in end.skipped.items() if candidate not in memory)
+    for reason, count in Counter(others).most_common(_MOST_NOTES):
         console.print(f"  skipped    {count} x {reason}", markup=False)
     if end.left_out.describe():
         console.print(f"  memory     {end.left_out.describe()}", markup=False)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from autotune.loop.effects import learned
 from autotune.loop.history import final, mean_rate, reading
 from autotune.loop.plan import MIN_ROUNDS, Plan
 from autotune.model import (
@@ -220,7 +219,7 @@ def best_configuration(
     used = [trial for trial in trials if trial.candidate == decision.candidate and trial.scored]
     versions = used[-1].measurement.versions if used and used[-1].measurement else {}
     # What did nothing is not part of the answer.
-    exported = learned(space, trials).reduced(decision.candidate)
+    exported = plan.effects.idle(trials).reduced(decision.candidate)
     winner = None
     if decision.conclusion is not Conclusion.KEEP_DEFAULTS:
         winner = reading(t for t in counted if t.candidate == decision.candidate)

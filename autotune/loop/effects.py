@@ -23,9 +23,9 @@ class Idle:
     space: Space
     reasons: dict[_Key, str] = field(default_factory=dict)
 
-    def learn(self, trial: Trial) -> None:
-        """Take in what a trial read back."""
-        for name, reason in without_effect(trial, self.space).items():
+    def learn(self, trial: Trial, idle: Mapping[str, str]) -> None:
+        """Take in what `without_effect` says of a trial."""
+        for name, reason in idle.items():
             # A variable that nobody looks for does nothing whatever its value.
             is_unread = all(part.endswith(_UNREAD) for part in reason.split(", "))
             key = _key(trial.candidate, name)
@@ -60,12 +60,21 @@ class Idle:
         )
 
 
-def learned(space: Space, trials: Iterable[Trial]) -> Idle:
-    """What all of `trials` show."""
-    idle = Idle(space=space)
-    for trial in trials:
-        idle.learn(trial)
-    return idle
+class EffectLog:
+    """What the trials of one study show; each is looked at once."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self._seen: dict[int, dict[str, str]] = {}
+
+    def idle(self, trials: Iterable[Trial]) -> Idle:
+        """What all of `trials` show together."""
+        found = Idle(space=self.space)
+        for trial in trials:
+            if trial.number not in self._seen:
+                self._seen[trial.number] = without_effect(trial, self.space)
+            found.learn(trial, self._seen[trial.number])
+        return found
 
 
 def without_effect(trial: Trial, space: Space) -> dict[str, str]:

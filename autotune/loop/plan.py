@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from autotune.loop.effects import learned
+from autotune.loop.effects import EffectLog
 from autotune.loop.history import (
     MAX_ATTEMPTS,
     by_score,
@@ -15,7 +15,6 @@ from autotune.loop.history import (
     mean_rate,
 )
 from autotune.model import Candidate, Outcome, Phase, StudySpec, Trial
-from autotune.space.space import Space
 
 BASELINE_LAUNCHES = 2
 FINALISTS = 2
@@ -47,7 +46,7 @@ class Plan:
     """Decides on the next step of one study."""
 
     spec: StudySpec
-    space: Space
+    effects: EffectLog
     baseline: Candidate
 
     def next_step(self, trials: Sequence[Trial], elapsed_s: float, ask: Ask) -> Step | None:
@@ -65,7 +64,7 @@ class Plan:
     def finalists(self, trials: Sequence[Trial]) -> list[Candidate]:
         """The candidates that are measured against the baseline: the best of those close to it."""
         least = CLOSE * mean_rate(final(trials, Phase.BASELINE))
-        idle = learned(self.space, trials)
+        idle = self.effects.idle(trials)
         # A candidate whose difference does nothing is another one: launching both tells nothing.
         seen = {idle.reduced(self.baseline)}
         chosen: list[Candidate] = []

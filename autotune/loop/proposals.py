@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from autotune.loop.effects import learned
+from autotune.loop.effects import EffectLog
 from autotune.loop.history import final, search_value
 from autotune.model import Candidate, Phase, Trial
-from autotune.space.space import Space
 from autotune.strategies.base import SearchStrategy
 
 _MOST_SKIPPED = 1000
@@ -71,11 +70,11 @@ class Proposals:
         return None
 
 
-def known_in_disguise(space: Space) -> Judge:
+def known_in_disguise(effects: EffectLog) -> Judge:
     """A judge that skips what equals a measured candidate but for knobs that do nothing."""
 
     def judge(candidate: Candidate, trials: Sequence[Trial]) -> Skip | None:
-        idle = learned(space, trials)
+        idle = effects.idle(trials)
         plain = idle.reduced(candidate)
         if plain == candidate:
             return None

@@ -9,7 +9,7 @@ from threading import Event
 
 from autotune.executors.base import Executor, Launch, LaunchEnd
 from autotune.loop.conclude import Decision, best_configuration, decide, decide_early
-from autotune.loop.effects import learned
+from autotune.loop.effects import EffectLog
 from autotune.loop.fit import FittingProposals, LeftOut, memory_knowledge
 from autotune.loop.history import final
 from autotune.loop.observer import Observer, TrialStart
@@ -75,11 +75,15 @@ class StudyRunner:
 
     def run(self) -> StudyEnd:
         """Run what is left of the study, and save its answer."""
-        plan = Plan(spec=self.study.spec, space=self.space, baseline=self.space.baseline())
+        plan = Plan(
+            spec=self.study.spec,
+            effects=EffectLog(self.space),
+            baseline=self.space.baseline(),
+        )
         trials = list(self.store.trials(self.study.run_id))
         proposals = FittingProposals(
             strategy=self.strategy,
-            judges=[known_in_disguise(self.space)],
+            judges=[known_in_disguise(plan.effects)],
             memory=memory_knowledge(
                 self.space, plan.spec.target.workload, self.executor.machine(), self.capacity
             ),
@@ -167,7 +171,7 @@ class StudyRunner:
             interrupted=interrupted,
             skipped=proposals.skipped,
             left_out=proposals.left_out(trials),
-            no_effect=learned(self.space, trials).summary(),
+            no_effect=plan.effects.idle(trials).summary(),
         )
 
 

@@ -10,7 +10,7 @@ from autotune.model import Candidate, KnobValue
 from autotune.space.space import Question, Space
 from autotune.strategies.base import SearchStrategy
 
-_ATTEMPTS = 20
+_ATTEMPTS = 5
 """Proposals that may repeat an old candidate before an untried one is drawn at random."""
 _RESERVOIR = 1000
 _INFEASIBLE = "infeasible"
