@@ -11,18 +11,31 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Have the kernel SIGKILL this process when the one that launched it is gone."""
+    """Have the kernel SIGKILL this process when the thread that launched it is gone."""
+    _on_parent_death(signal.SIGKILL)
+
+
+def outlive_parent_thread() -> None:
+    """Take `die_with_parent` back."""
+    _on_parent_death(0)
+
+
+def _on_parent_death(number: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+    if libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
 
 
 def seconds_since_start() -> float:
     """Age of this process, to the kernel's clock tick (10 ms); for a forked one since its fork."""
-    # The command's name, in parentheses, may itself hold spaces and parentheses.
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    start_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    start_s = start_ticks(os.getpid()) / os.sysconf("SC_CLK_TCK")
     return time.clock_gettime(time.CLOCK_BOOTTIME) - start_s
+
+
+def start_ticks(pid: int) -> int:
+    """When `pid` was started, in clock ticks since boot: with its number, it names a process."""
+    # The command's name, in parentheses, may itself hold spaces and parentheses.
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
 def peak_resident_bytes() -> int:

@@ -29,6 +29,8 @@ class RankEnd:
     ended_by_us: bool
     """It ran until the launcher ended it."""
     started: bool
+    lost: str = ""
+    """Why it ended by no fault of the trial and nobody knows how, or empty."""
     failed: Failed | None = None
     fault: str = ""
     """What was wrong with what it sent, or empty."""
@@ -85,6 +87,9 @@ def decide(facts: LaunchFacts) -> LaunchEnd:
         return _measured(facts, facts.measurement)
     if facts.halt is Halt.CANCEL:
         return _end(facts, Outcome.CANCELLED, "ended because the run was stopped", None)
+    lost = [end for end in facts.ranks if end.lost]
+    if lost:
+        return _end(facts, Outcome.ENVIRONMENT, lost[0].lost, None)
     victim_of = _absent(facts)
     if victim_of is not None:
         return victim_of
@@ -112,7 +117,11 @@ def _cause(facts: LaunchFacts) -> RankEnd | None:
         if not end.waited_in_vain
         and (
             end.failed is not None
-            or ((end.fault or end.died) and not (facts.measurement and end.trouble_after_result))
+            or (
+                (end.fault or end.died)
+                and not end.lost
+                and not (facts.measurement and end.trouble_after_result)
+            )
         )
     ]
     return min(suspects, key=_order, default=None)

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from typing import Self
 
 from autotune.errors import ExecutorError
 from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow
@@ -17,7 +18,8 @@ from autotune.executors.endings import LaunchFacts, decide
 from autotune.executors.host import describe_machine
 from autotune.executors.host_limits import oom_kills
 from autotune.executors.rank_environment import RankPlace, rank_environment
-from autotune.executors.rank_process import RankCommand, RankProcess, end_all
+from autotune.executors.rank_process import Rank, RankCommand, end_all
+from autotune.executors.rank_starter import RankStarter
 from autotune.executors.watch import Limits, Watch
 from autotune.model import DeviceKind, Machine, Outcome, encode
 
@@ -34,15 +36,25 @@ class LocalExecutor(Executor):
         *,
         rank_command: Sequence[str] = RANK_COMMAND,
         limits: Limits | None = None,
+        cold: bool = False,
+        starter: RankStarter | None = None,
     ) -> None:
         """`machine` is what this machine is, if that is known already.
 
         `rank_command` gets the path of the spec as its last argument. Of `limits`, the time limit
-        is each launch's own.
+        is each launch's own. `cold`: every rank is a fresh interpreter, which takes seconds more.
         """
         self._rank_command = tuple(rank_command)
         self._machine = machine
         self._limits = limits or Limits()
+        self._starter = starter or RankStarter(cold=cold)
+
+    def __enter__(self) -> Self:
+        self._starter.prepare(os.environ)  # it imports while the first trial is thought of
+        return self
+
+    def close(self) -> None:
+        self._starter.close()
 
     def machine(self) -> Machine:
         if self._machine is None:
@@ -57,11 +69,11 @@ class LocalExecutor(Executor):
         with ExitStack() as stack:
             channels = Channels()
             stack.callback(channels.close)
-            ranks: list[RankProcess] = []
+            ranks: list[Rank] = []
             stack.callback(end_all, ranks, term_s=self._limits.term_s)
             kills_before = oom_kills(_ROOT)
             try:
-                self._start(launch, channels, ranks)
+                self._start(launch, channels, ranks, cancel)
             except OSError as error:
                 reason = f"the trial can't be started: {error}"
                 return LaunchEnd(outcome=Outcome.ENVIRONMENT, reason=reason)
@@ -98,7 +110,7 @@ class LocalExecutor(Executor):
                 f"{self.machine().describe()}"
             )
 
-    def _start(self, launch: Launch, channels: Channels, ranks: list[RankProcess]) -> None:
+    def _start(self, launch: Launch, channels: Channels, ranks: list[Rank], cancel: Event) -> None:
         """Start the ranks one by one into `ranks`, so that those that did start can be ended."""
         launch.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         spec_path = launch.directory.absolute() / "spec.json"
@@ -107,16 +119,17 @@ class LocalExecutor(Executor):
         with socket.create_server(("127.0.0.1", 0), backlog=128) as store:
             for rank in range(launch.ranks_per_node):
                 with channels.open(rank) as channel:
-                    ranks.append(self._start_rank(launch, spec_path, rank, channel, store))
+                    command = self._command(launch, spec_path, rank, channel, store)
+                    ranks.append(self._starter.start(command, cancel))
 
-    def _start_rank(
+    def _command(
         self,
         launch: Launch,
         spec_path: Path,
         rank: int,
         channel: socket.socket,
         store: socket.socket,
-    ) -> RankProcess:
+    ) -> RankCommand:
         place = RankPlace(
             rank=rank,
             ranks=launch.ranks_per_node,
@@ -125,7 +138,7 @@ class LocalExecutor(Executor):
             store_fd=store.fileno() if rank == 0 else None,
         )
         descriptors = [place.channel_fd] + [place.store_fd] * (place.store_fd is not None)
-        command = RankCommand(
+        return RankCommand(
             rank=rank,
             arguments=(*self._rank_command, str(spec_path)),
             environment=rank_environment(
@@ -134,7 +147,6 @@ class LocalExecutor(Executor):
             log_path=launch.directory.absolute() / f"rank-{rank}.log",
             descriptors=tuple(fd for fd in descriptors if fd is not None),
         )
-        return RankProcess(command)
 
 
 def _write_private(path: Path, text: str) -> None:

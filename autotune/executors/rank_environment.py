@@ -11,6 +11,9 @@ _STALE_NAMES = {
 }  # fmt: skip
 _STALE_PREFIXES = ("TORCHELASTIC_", "PET_", "AUTOTUNE_CHANNEL_", "AUTOTUNE_STORE_")
 
+_LATE_NAMES = {"OMP_NUM_THREADS", "PYTHONFAULTHANDLER"}
+_LATE_PREFIXES = ("NCCL_", "TORCH_NCCL_", "OFI_NCCL_", "FI_", "GLOO_")
+
 
 @dataclass(frozen=True, kw_only=True)
 class RankPlace:
@@ -49,6 +52,19 @@ def rank_environment(
     if place.store_fd is not None:
         environment["AUTOTUNE_STORE_FD"] = str(place.store_fd)
     return environment
+
+
+def start_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of a rank's `environment` may be read while its interpreter starts and imports torch.
+
+    The rest is set for each rank anew or read when communicators are made, so that ranks which
+    differ in nothing else can be forked from one process.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if not _is_stale(name) and name not in _LATE_NAMES and not name.startswith(_LATE_PREFIXES)
+    }
 
 
 def _is_stale(name: str) -> bool:

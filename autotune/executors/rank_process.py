@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 KILL_LIMIT_S = 10.0
 _POLL_S = 0.01
@@ -25,19 +26,40 @@ class RankCommand:
     """The only file descriptors, beside the standard three, that the rank gets."""
 
 
-class RankProcess:
+class Rank(Protocol):
     """A started rank.
 
     It leads a session, so that it and its children are found by a number that is certainly theirs:
     the leader is reaped last, and the kernel doesn't reuse its number before.
     """
 
+    rank: int
+    log_path: Path
+    pid: int
+    ended_by_us: bool
+    lost: str
+    """Why nobody knows how it ended, or empty: what had started it died, and it with it."""
+
+    @property
+    def reaped(self) -> bool:
+        """Its pid, and with it its session, may be somebody else's by now."""
+
+    def exit_status(self) -> int | None:
+        """None while it runs; the status, or the signal's number negated. Doesn't reap it."""
+
+    def reap(self) -> None:
+        """Collect the exit status, after which the pid is no longer ours. Never waits for it."""
+
+
+class RankProcess(Rank):
+    """A rank with an interpreter of its own, started by this process."""
+
     def __init__(self, command: RankCommand) -> None:
         self.rank = command.rank
         self.log_path = command.log_path
         self.ended_by_us = False
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-        log = os.open(command.log_path, flags, 0o600)
+        self.lost = ""
+        log = open_log(command.log_path)
         try:
             self._process = subprocess.Popen(
                 command.arguments,
@@ -58,7 +80,6 @@ class RankProcess:
         return self._process.returncode is not None
 
     def exit_status(self) -> int | None:
-        """None while it runs; the status, or the signal's number negated. Doesn't reap it."""
         if self._process.returncode is not None:
             return self._process.returncode
         try:
@@ -70,11 +91,15 @@ class RankProcess:
         return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
 
     def reap(self) -> None:
-        """Collect the exit status, after which the pid is no longer ours. Never blocks."""
         self._process.poll()
 
 
-def end_all(ranks: Collection[RankProcess], *, term_s: float) -> list[int]:
+def open_log(path: Path) -> int:
+    """A descriptor of a new log, for its owner alone."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+
+
+def end_all(ranks: Collection[Rank], *, term_s: float) -> list[int]:
     """End all ranks and whatever else is in their sessions: TERM, and `term_s` later KILL.
 
     Returns the pids of processes that even KILL didn't end within 10 s, which is a process stuck in
@@ -122,15 +147,26 @@ def _send(pids: Iterable[int], number: signal.Signals) -> None:
 def session_members(sessions: Collection[int]) -> list[int]:
     """Pids of the living processes in `sessions`; zombies are dead, whoever forgot to reap them."""
     pids = [int(name) for name in os.listdir(_PROC) if name.isdigit()]
-    return [pid for pid in pids if _living_session(pid) in sessions]
+    living = [(pid, living_process(pid)) for pid in pids]
+    return [pid for pid, process in living if process and process.session in sessions]
 
 
-def _living_session(pid: int) -> int | None:
-    """The session of `pid`, None for a dead one. Form of the file: proc_pid_stat(5)."""
+@dataclass(frozen=True)
+class LivingProcess:
+    """What the kernel tells about a process that is no zombie."""
+
+    session: int
+    started: int
+    """In clock ticks since boot; with the pid, this names one process of all that there were."""
+
+
+def living_process(pid: int) -> LivingProcess | None:
+    """None for a dead one. Form of the file: proc_pid_stat(5)."""
     try:
         stat = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:
         return None
     # The name, in parentheses, may hold spaces and parentheses itself.
-    state, _parent, _group, session = stat.rpartition(b")")[2].split()[:4]
-    return None if state in (b"Z", b"X") else int(session)
+    fields = stat.rpartition(b")")[2].split()
+    dead = fields[0] in (b"Z", b"X")
+    return None if dead else LivingProcess(session=int(fields[3]), started=int(fields[19]))

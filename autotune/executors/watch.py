@@ -10,7 +10,7 @@ from autotune.executors.channel import Channels, Closed, Fault, Received
 from autotune.executors.channel import Event as ChannelEvent
 from autotune.executors.endings import Halt, RankEnd
 from autotune.executors.log_tail import log_tail
-from autotune.executors.rank_process import RankProcess
+from autotune.executors.rank_process import Rank
 from autotune.model import Measurement
 from autotune.model.protocol import (
     Answer,
@@ -64,7 +64,7 @@ class Watch:
 
     def __init__(
         self,
-        ranks: Sequence[RankProcess],
+        ranks: Sequence[Rank],
         channels: Channels,
         limits: Limits,
         on_window: OnWindow,
@@ -141,7 +141,7 @@ class Watch:
             else:
                 self._trouble(seen, self._limits.grace_s)
 
-    def _has_just_exited(self, rank: RankProcess) -> bool:
+    def _has_just_exited(self, rank: Rank) -> bool:
         seen = self._seen[rank.rank]
         if seen.exit_status is not None:
             return False
@@ -198,13 +198,14 @@ class Watch:
         by = time.monotonic() + seconds
         self._settle_by = by if self._settle_by is None else min(by, self._settle_by)
 
-    def _end(self, rank: RankProcess) -> RankEnd:
+    def _end(self, rank: Rank) -> RankEnd:
         seen = self._seen[rank.rank]
         status = rank.exit_status()
         return RankEnd(
             rank=rank.rank,
             exit_status=status,
             ended_by_us=rank.ended_by_us,
+            lost=rank.lost,
             started=seen.started,
             failed=seen.failed,
             fault=seen.fault,

@@ -1,0 +1,104 @@
+"""Starts ranks: forked from a warm parent where that can be, else as fresh interpreters."""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from threading import Event
+
+from autotune.executors.rank_environment import start_environment
+from autotune.executors.rank_process import Rank, RankCommand, RankProcess
+from autotune.executors.warm_process import WarmParentError, WarmProcess
+
+RANK_PROGRAM = ("-m", "autotune.trainers.rank")
+MAX_FAILURES = 3
+"""Of warm parents, one after the other."""
+_LOG = logging.getLogger(__name__)
+
+
+class RankStarter:
+    """Keeps one warm parent, as it has to be for the ranks that are asked for. Not thread-safe."""
+
+    def __init__(self, *, cold: bool = False, bare: bool = False) -> None:
+        """`cold`: always fresh interpreters; `bare`: the warm parent imports nothing."""
+        self.why_cold = "asked for" if cold else ""
+        """Why ranks are fresh interpreters for good, or empty."""
+        self._bare = bare
+        self._parent: WarmProcess | None = None
+        self._identity: tuple[dict[str, str], str] | None = None
+        self._failures = 0
+
+    def prepare(self, environment: Mapping[str, str]) -> None:
+        """Have a warm parent start for ranks with about this environment; returns at once."""
+        if self.why_cold:
+            return
+        identity = (start_environment(environment), _folder())
+        if self._parent is not None and self._parent.alive and identity == self._identity:
+            return
+        self.close()
+        try:
+            self._parent = WarmProcess(identity[0], bare=self._bare)
+        except OSError as error:
+            self._give_up(str(error))
+        self._identity = identity
+
+    def start(self, command: RankCommand, cancel: Event) -> Rank:
+        """Raises OSError if the rank can't be started. Waits while a warm parent starts."""
+        arguments = _interpreter_arguments(command.arguments)
+        if arguments is None and not self.why_cold:
+            self._give_up(f"only Python programs can be forked, not {command.arguments[0]}")
+        rank = self._fork(command, arguments, cancel) if arguments else None
+        return rank or RankProcess(command)
+
+    def close(self) -> None:
+        """End the warm parent; the ranks are to be ended before."""
+        if self._parent is not None:
+            self._parent.close()
+            self._parent = None
+
+    def _fork(self, command: RankCommand, arguments: Sequence[str], cancel: Event) -> Rank | None:
+        while not self.why_cold and not cancel.is_set():
+            self.prepare(command.environment)
+            parent = self._parent
+            if parent is None:
+                break
+            try:
+                parent.wait_until_ready(cancel)
+                if parent.ready:
+                    rank = parent.fork(command, arguments)
+                    self._failures = 0
+                    return rank
+            except WarmParentError as error:
+                self._note(error)
+                if parent.alive:
+                    break
+        return None
+
+    def _note(self, error: WarmParentError) -> None:
+        self._failures += 1
+        if error.is_final or self._failures == MAX_FAILURES:
+            self._give_up(str(error))
+        else:
+            _LOG.warning("a warm parent failed: %s", error)
+
+    def _give_up(self, reason: str) -> None:
+        self.why_cold = reason
+        _LOG.warning("every rank starts as a fresh interpreter, which takes seconds: %s", reason)
+
+
+def _interpreter_arguments(command: Sequence[str]) -> list[str] | None:
+    """What follows the interpreter in `command`, if it can be forked: the rank program, a script."""
+    program, *arguments = command
+    if program != sys.executable or not arguments:
+        return None
+    if tuple(arguments[:2]) == RANK_PROGRAM or not arguments[0].startswith("-"):
+        return arguments
+    return None
+
+
+def _folder() -> str:
+    """Where this process is: `python -m` finds modules there."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
