@@ -103,6 +103,8 @@ def runner(
     observer: Observer,
     cancel: Event,
     environment: Mapping[str, str] | None = None,
+    *,
+    cold: bool = False,
 ) -> StudyRunner:
     """What runs `study` on this machine. Raises UserError if it belongs to other surroundings."""
     space = _space_of(study, place, os.environ if environment is None else environment)
@@ -110,7 +112,7 @@ def runner(
         study=study,
         space=space,
         strategy=build_strategy(study.spec.search, space, study.spec.seed),
-        executor=_executor(place.machine),
+        executor=_executor(place.machine, cold=cold),
         store=store,
         folder=data_folder() / "runs" / study.run_id,
         observer=observer,
@@ -155,8 +157,8 @@ def _check_environment(study: Study, now: Mapping[str, str]) -> None:
     )
 
 
-def _executor(machine: Machine) -> Executor:
-    return LocalExecutor(machine=machine)
+def _executor(machine: Machine, *, cold: bool) -> Executor:
+    return LocalExecutor(machine=machine, cold=cold)
 
 
 def _least_budget_s(device: DeviceKind) -> float:

@@ -13,44 +13,24 @@ nobody else's before. The process ends, and its ranks do, when the launcher clos
 It runs a single thread, which alone makes forking safe; --bare imports nothing beforehand.
 """
 
-import fcntl
 import gc
-import importlib
 import json
 import os
-import runpy
 import signal
 import socket
 import sys
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
 
 from autotune.trainers import process
+from autotune.trainers.forked import ForkRequest, Program, become
 from autotune.trainers.preload import preload
 
 MESSAGE_LIMIT_BYTES = 2**20
 DESCRIPTOR_LIMIT = 16
 LAUNCHER_CHECK_S = 1.0
 """Another process may hold the launcher's end of the socket open after its death."""
-RANK_PROGRAM = "autotune.trainers.rank"
-Program = Callable[[], object]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ForkRequest:
-    """What a forked rank becomes."""
-
-    arguments: list[str]
-    """Of the interpreter: `-m autotune.trainers.rank SPEC`, or a script and its arguments."""
-    environment: dict[str, str]
-    cores: list[int]
-    """That it may run on."""
-    numbers: list[int]
-    """That its descriptors are to have."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -101,7 +81,7 @@ class Parent:
         connection.settimeout(LAUNCHER_CHECK_S)
 
     def serve(self) -> Program:
-        """Answer until the launcher is gone, then exit; returns in forked ranks only."""
+        """Answer requests; returns what this process, or a rank forked from it, is to do next."""
         while os.getppid() == self._launcher:
             try:
                 content, descriptors, _, _ = socket.recv_fds(
@@ -116,7 +96,7 @@ class Parent:
             program = self._handle(json.loads(content), descriptors)
             if program is not None:
                 return program
-        self._leave()
+        return self._leave
 
     def _handle(self, request: dict[str, Any], descriptors: list[int]) -> Program | None:
         if "fork" in request:
@@ -133,7 +113,7 @@ class Parent:
             answer: dict[str, object] = {"error": f"fork: {error}"}
         if pid == 0:
             self._connection.close()
-            return _become(request, descriptors, self._pid, writer)
+            return become(request, descriptors, self._pid, writer)
         os.close(writer)
         if pid > 0:
             self._ranks.add(pid)
@@ -163,61 +143,6 @@ class Parent:
             with suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         os._exit(0)
-
-
-def _become(
-    request: ForkRequest, descriptors: list[int], parent: int, leads_session: int
-) -> Program:
-    """Leave nothing of the parent in this forked process but the modules it has imported."""
-    try:
-        os.setsid()
-        process.die_with_parent()
-        if os.getppid() != parent:  # it died before this process would have been told
-            os._exit(1)
-        os.close(leads_session)
-        log, folder, *own = descriptors
-        os.fchdir(folder)
-        null = os.open(os.devnull, os.O_RDONLY)
-        arrange_descriptors([null, log, log, *own], [0, 1, 2, *request.numbers])
-        os.umask(0o077)
-        os.sched_setaffinity(0, request.cores)
-        os.environ.clear()
-        os.environ.update(request.environment)
-        return _program(request.arguments)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-
-
-def arrange_descriptors(descriptors: Sequence[int], numbers: Sequence[int]) -> None:
-    """Give `descriptors` these `numbers`, and close everything else."""
-    above = max(*descriptors, *numbers) + 1
-    # Out of the way first: one's number may be what another is to have.
-    moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in descriptors]
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in moved:
-            with suppress(OSError):  # the listing's own
-                os.close(int(name))
-    for fd, number in zip(moved, numbers, strict=True):
-        os.dup2(fd, number, inheritable=number <= 2)
-        os.close(fd)
-
-
-def _program(arguments: Sequence[str]) -> Program:
-    """What the interpreter would run if it were started with `arguments`."""
-    if os.environ.get("PYTHONFAULTHANDLER"):
-        importlib.import_module("faulthandler").enable()
-    random = sys.modules.get("numpy.random")
-    if random is not None:  # Python's own generator is seeded anew by fork, NumPy's isn't
-        random.seed()
-    if list(arguments[:2]) == ["-m", RANK_PROGRAM]:
-        rank = importlib.import_module(RANK_PROGRAM)
-        sys.argv = [str(rank.__file__), *arguments[2:]]
-        return lambda: rank.main(arguments[2:])
-    script = arguments[0]
-    sys.argv = list(arguments)
-    sys.path[0] = str(Path(script).absolute().parent)
-    return lambda: runpy.run_path(script, run_name="__main__")
 
 
 if __name__ == "__main__":

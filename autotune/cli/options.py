@@ -89,6 +89,14 @@ StorageOption = Annotated[
         "Default: autotune.db in the data folder ($AUTOTUNE_HOME).",
     ),
 ]
+ColdOption = Annotated[
+    bool,
+    typer.Option(
+        "--cold",
+        help="Start every rank as a fresh interpreter, which takes seconds for each trial, "
+        "instead of forking it from a process that has PyTorch imported.",
+    ),
+]
 FormatOption = Annotated[
     Format, typer.Option("--format", help="How the result is printed on stdout.")
 ]

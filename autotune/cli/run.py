@@ -12,6 +12,7 @@ import typer
 
 from autotune.cli.options import (
     BatchOption,
+    ColdOption,
     Format,
     FormatOption,
     InstanceOption,
@@ -81,6 +82,7 @@ def run(
     allow_lossy: LossyOption = False,
     instances: InstancesOption = None,
     no_imds: NoImdsOption = False,
+    cold: ColdOption = False,
 ) -> None:
     """Find the fastest steady configuration, and save it as YAML.
 
@@ -109,7 +111,8 @@ def run(
     check_writable(output or default_output(target))
     with open_store(storage or default_url()) as store:
         study = new_study(spec, place.machine, store)
-        _run_and_report(study, place, store, storage, format_, all_notices(request, built))
+        notices = all_notices(request, built)
+        _run_and_report(study, place, store, storage, format_, notices, cold=cold)
 
 
 def resume(
@@ -119,6 +122,7 @@ def resume(
     ],
     storage: StorageOption = None,
     format_: FormatOption = Format.TABLE,
+    cold: ColdOption = False,
 ) -> None:
     """Finish a run that was interrupted or killed; finished trials are kept."""
     with open_store(storage or default_url()) as store:
@@ -135,7 +139,7 @@ def resume(
         text = study.spec.instances_text
         sources = [read_yaml(text, f"instances of run {study.run_id}")] if text else []
         place = find_place(target.instance, instances=sources)
-        _run_and_report(study, place, store, storage, format_)
+        _run_and_report(study, place, store, storage, format_, cold=cold)
 
 
 def default_output(target: Target) -> Path:
@@ -157,6 +161,8 @@ def _run_and_report(
     storage: str | None,
     format_: Format,
     notices: Sequence[str] = (),
+    *,
+    cold: bool = False,
 ) -> None:
     progress = Progress()
     progress.say(f"run {study.run_id}: {study.spec.target.describe()}")
@@ -164,7 +170,7 @@ def _run_and_report(
     for notice in notices:
         progress.say(f"notice: {notice}")
     with _interruptible(progress) as cancel:
-        running = runner(study, place, store, progress, cancel)
+        running = runner(study, place, store, progress, cancel, cold=cold)
         with running.executor:
             end = running.run()
     progress.close()

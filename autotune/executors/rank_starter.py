@@ -87,7 +87,7 @@ class RankStarter:
 
 
 def _interpreter_arguments(command: Sequence[str]) -> list[str] | None:
-    """What follows the interpreter in `command`, if it can be forked: the rank program, a script."""
+    """What follows the interpreter in `command`, if that can be forked."""
     program, *arguments = command
     if program != sys.executable or not arguments:
         return None
