@@ -5,7 +5,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 from autotune.errors import ExecutorError
 from autotune.executors.base import Launch, LaunchEnd
 from autotune.executors.local import LocalExecutor
+from autotune.executors.rank_starter import RankStarter
 from autotune.executors.watch import Limits
 from autotune.model import (
     DeviceKind,
@@ -38,8 +39,9 @@ WINDOWS = 3
 class Runner:
     """Runs one behaviour of the fake rank with two ranks."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, starter: RankStarter) -> None:
         self.directory = directory
+        self.starter = starter
         self.windows: list[Window] = []
         self.cancel = Event()
 
@@ -74,8 +76,10 @@ class Runner:
             time_limit_s=time_limit_s,
         )
         command = (sys.executable, str(FAKE), behaviour)
-        with LocalExecutor(rank_command=command, machine=MACHINE, limits=limits) as executor:
-            return executor.run(launch, on_window, self.cancel)
+        executor = LocalExecutor(
+            rank_command=command, machine=MACHINE, limits=limits, starter=self.starter
+        )
+        return executor.run(launch, on_window, self.cancel)
 
     def recorded_pids(self) -> list[int]:
         # A file is empty for the moment between its making and its writing.
@@ -83,9 +87,18 @@ class Runner:
         return [int(text) for text in texts if text]
 
 
+@pytest.fixture(scope="module", params=["cold", "warm"])
+def starter(request: pytest.FixtureRequest) -> Iterator[RankStarter]:
+    """The fake rank needs nothing imported."""
+    starter = RankStarter(cold=request.param == "cold", bare=True)
+    yield starter
+    starter.close()
+    assert starter.why_cold == ("asked for" if request.param == "cold" else "")
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Runner:
-    return Runner(tmp_path / "trial")
+def run(tmp_path: Path, starter: RankStarter) -> Runner:
+    return Runner(tmp_path / "trial", starter)
 
 
 def alive(pid: int) -> bool:
@@ -350,6 +363,7 @@ def test_machines_that_cannot_launch_it(run: Runner, changes: dict[str, Any], sa
 
 
 def test_no_descriptor_is_left_open(run: Runner) -> None:
+    run("complete")
     before = os.listdir("/proc/self/fd")
     run("complete")
     run("one_raises")

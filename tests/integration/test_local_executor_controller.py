@@ -15,10 +15,11 @@ from pathlib import Path
 from threading import Event
 from autotune.executors.base import Launch
 from autotune.executors.local import LocalExecutor
+from autotune.executors.rank_starter import RankStarter
 from autotune.model import DeviceKind, MeasurementPlan, TrainingSettings, TrialSpec
 from autotune.model.protocol import Verdict
 
-directory, *command = sys.argv[1:]
+directory, start, *command = sys.argv[1:]
 spec = TrialSpec(
     trial_id="t", workload="tiny", settings=TrainingSettings(micro_batch=1),
     device=DeviceKind.CPU, plan=MeasurementPlan(windows=1000),
@@ -26,17 +27,19 @@ spec = TrialSpec(
 launch = Launch(
     spec=spec, nodes=1, ranks_per_node=2, directory=Path(directory), time_limit_s=120
 )
-executor = LocalExecutor(**({"rank_command": command} if command else {}))
+starter = RankStarter(cold=start == "cold", bare=bool(command))
+executor = LocalExecutor(**({"rank_command": command} if command else {}), starter=starter)
 executor.run(launch, lambda window: print("window", flush=True) or Verdict.GO, Event())
 """
 FAKE = Path(__file__).parents[1] / "ranks" / "fake.py"
 LIMIT_S = 10.0
 
 
-def children(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
     """Read from every thread: ranks are the children of the thread that launched them."""
     files = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for file in files for child in file.read_text().split()]
+    children = [int(child) for file in files for child in file.read_text().split()]
+    return [*children, *(pid for child in children for pid in descendants(child))]
 
 
 def gone(pid: int) -> bool:
@@ -54,16 +57,23 @@ def wait_until_gone(pids: list[int]) -> float:
     return time.monotonic() - began
 
 
+FAKE_COMMAND = [sys.executable, str(FAKE), "windows_forever"]
+
+
 @pytest.mark.parametrize(
-    "command", [[], [sys.executable, str(FAKE), "windows_forever"]], ids=["real", "fake"]
+    ("start", "command", "processes"),
+    [("warm", [], 3), ("warm", FAKE_COMMAND, 3), ("cold", FAKE_COMMAND, 2)],
+    ids=["real-warm", "fake-warm", "fake-cold"],
 )
-def test_a_killed_controller_leaves_no_rank(tmp_path: Path, command: list[str]) -> None:
-    arguments = [sys.executable, "-c", CONTROLLER, str(tmp_path / "trial"), *command]
+def test_a_killed_controller_leaves_nothing(
+    tmp_path: Path, start: str, command: list[str], processes: int
+) -> None:
+    arguments = [sys.executable, "-c", CONTROLLER, str(tmp_path / "trial"), start, *command]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE) as controller:
         assert controller.stdout is not None
         assert controller.stdout.readline() == b"window\n"
-        ranks = children(controller.pid)
+        started = descendants(controller.pid)
         os.kill(controller.pid, signal.SIGKILL)
         controller.wait()
-    assert len(ranks) == 2
-    wait_until_gone(ranks)
+    assert len(started) == processes
+    wait_until_gone(started)

@@ -3,30 +3,49 @@
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from autotune.executors.rank_environment import RankPlace, rank_environment
-from autotune.executors.rank_process import RankCommand, RankProcess, end_all, session_members
+from autotune.executors.rank_process import Rank, RankCommand, end_all, session_members
+from autotune.executors.rank_starter import RankStarter
+
+Start = Callable[[str], Rank]
 
 
-def start(folder: Path, code: str) -> RankProcess:
-    return RankProcess(
-        RankCommand(
+@pytest.fixture(scope="module", params=["cold", "warm"])
+def starter(request: pytest.FixtureRequest) -> Iterator[RankStarter]:
+    starter = RankStarter(cold=request.param == "cold", bare=True)
+    yield starter
+    starter.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path, starter: RankStarter) -> Start:
+    def start(code: str) -> Rank:
+        script = tmp_path / "rank.py"
+        script.write_text(code)
+        command = RankCommand(
             rank=0,
-            arguments=(sys.executable, "-c", code),
+            arguments=(sys.executable, str(script)),
             environment={},
-            log_path=folder / "rank-0.log",
+            log_path=tmp_path / "rank-0.log",
             descriptors=(),
         )
-    )
+        return starter.start(command, Event())
+
+    return start
 
 
-def wait(rank: RankProcess) -> int:
-    os.waitid(os.P_PID, rank.pid, os.WEXITED | os.WNOWAIT)
-    status = rank.exit_status()
-    assert status is not None
+def wait(rank: Rank) -> int:
+    deadline = time.monotonic() + 30
+    while (status := rank.exit_status()) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     return status
 
 
@@ -35,9 +54,9 @@ def wait(rank: RankProcess) -> int:
     [("", 0), ("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)],
 )
 def test_the_exit_status_is_there_before_and_after_the_rank_is_reaped(
-    tmp_path: Path, code: str, status: int
+    start: Start, code: str, status: int
 ) -> None:
-    rank = start(tmp_path, code)
+    rank = start(code)
     assert wait(rank) == status
     assert not rank.reaped
     assert end_all([rank], term_s=1) == []
@@ -46,16 +65,16 @@ def test_the_exit_status_is_there_before_and_after_the_rank_is_reaped(
     assert not rank.ended_by_us
 
 
-def test_a_running_rank_is_ended_by_us(tmp_path: Path) -> None:
-    rank = start(tmp_path, "import time; time.sleep(600)")
+def test_a_running_rank_is_ended_by_us(start: Start) -> None:
+    rank = start("import time; time.sleep(600)")
     assert rank.exit_status() is None
     assert end_all([rank], term_s=5) == []
     assert rank.exit_status() == -15
     assert rank.ended_by_us
 
 
-def test_a_reaped_rank_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rank = start(tmp_path, "")
+def test_a_reaped_rank_is_left_alone(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    rank = start("")
     wait(rank)
     end_all([rank], term_s=1)
     monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("its number may be another's"))
