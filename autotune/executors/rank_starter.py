@@ -24,7 +24,8 @@ class RankStarter:
         self.why_cold = "asked for" if cold else ""
         """Why ranks are fresh interpreters for good, or empty."""
         self._bare = bare
-        self._parent: WarmProcess | None = None
+        self.parent: WarmProcess | None = None
+        """The warm parent of today, if there is one."""
         self._identity: tuple[dict[str, str], str] | None = None
         self._failures = 0
 
@@ -33,11 +34,11 @@ class RankStarter:
         if self.why_cold:
             return
         identity = (start_environment(environment), _folder())
-        if self._parent is not None and self._parent.alive and identity == self._identity:
+        if self.parent is not None and self.parent.alive and identity == self._identity:
             return
         self.close()
         try:
-            self._parent = WarmProcess(identity[0], bare=self._bare)
+            self.parent = WarmProcess(identity[0], bare=self._bare)
         except OSError as error:
             self._give_up(str(error))
         self._identity = identity
@@ -52,14 +53,14 @@ class RankStarter:
 
     def close(self) -> None:
         """End the warm parent; the ranks are to be ended before."""
-        if self._parent is not None:
-            self._parent.close()
-            self._parent = None
+        if self.parent is not None:
+            self.parent.close()
+            self.parent = None
 
     def _fork(self, command: RankCommand, arguments: Sequence[str], cancel: Event) -> Rank | None:
         while not self.why_cold and not cancel.is_set():
             self.prepare(command.environment)
-            parent = self._parent
+            parent = self.parent
             if parent is None:
                 break
             try:

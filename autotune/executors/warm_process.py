@@ -23,7 +23,11 @@ READY_LIMIT_S = 120.0
 ANSWER_LIMIT_S = 10.0
 _POLL_S = 0.05
 _MESSAGE_LIMIT_BYTES = 2**16
+_REQUEST_LIMIT_BYTES = 2**19
+"""Half of what the warm parent takes; environments have a hundredth of it."""
 _SEND_BUFFER_BYTES = 2**20
+_EXIT_LIMIT_S = 1.0
+"""For a warm parent that has closed its end to be gone, so that it tells how."""
 
 
 class WarmParentError(Exception):
@@ -122,9 +126,13 @@ class WarmProcess:
         self.ready = True
 
     def _ask(self, message: object, descriptors: Sequence[int] = ()) -> dict[str, Any]:
+        content = json.dumps(message).encode()
+        if len(content) > _REQUEST_LIMIT_BYTES:
+            reason = f"a rank's environment of {len(content)} bytes is too large to be sent"
+            raise WarmParentError(reason, is_final=True)
         try:
             self._socket.settimeout(ANSWER_LIMIT_S)
-            socket.send_fds(self._socket, [json.dumps(message).encode()], list(descriptors))
+            socket.send_fds(self._socket, [content], list(descriptors))
             return self._receive(ANSWER_LIMIT_S)
         except TimeoutError:
             self.close()  # an answer that came late would be taken for that to the next question
@@ -140,6 +148,8 @@ class WarmProcess:
         except ConnectionError:
             content = b""
         if not content:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_EXIT_LIMIT_S)
             self.close()
             raise WarmParentError(self.why_dead())
         message: dict[str, Any] = json.loads(content)

@@ -1,5 +1,6 @@
 """The local executor with the rank program that is shipped."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
@@ -9,6 +10,7 @@ from autotune.executors.base import Launch
 from autotune.executors.local import LocalExecutor
 from autotune.model import (
     DeviceKind,
+    Measurement,
     MeasurementPlan,
     Outcome,
     ShardingStrategy,
@@ -24,8 +26,15 @@ FSDP_FULL = TrainingSettings(
 )
 
 
-@pytest.mark.parametrize("settings", [DDP, FSDP_FULL], ids=["ddp", "fsdp_full"])
-def test_two_ranks_train(tmp_path: Path, settings: TrainingSettings) -> None:
+@pytest.fixture(scope="module")
+def warm() -> Iterator[LocalExecutor]:
+    with LocalExecutor() as executor:
+        yield executor
+
+
+def run(
+    executor: LocalExecutor, folder: Path, settings: TrainingSettings
+) -> tuple[Measurement, list[Window]]:
     windows: list[Window] = []
 
     def on_window(window: Window) -> Verdict:
@@ -37,14 +46,30 @@ def test_two_ranks_train(tmp_path: Path, settings: TrainingSettings) -> None:
         workload="tiny",
         settings=settings,
         device=DeviceKind.CPU,
-        plan=MeasurementPlan(warmup_steps=1, windows=2, window_s=0.05),
+        plan=MeasurementPlan(warmup_steps=1, windows=2, max_steps_per_window=1),
     )
-    launch = Launch(
-        spec=spec, nodes=1, ranks_per_node=2, directory=tmp_path / "trial", time_limit_s=60
-    )
-    with LocalExecutor() as executor:
-        end = executor.run(launch, on_window, Event())
+    launch = Launch(spec=spec, nodes=1, ranks_per_node=2, directory=folder, time_limit_s=60)
+    end = executor.run(launch, on_window, Event())
     assert end.outcome is Outcome.COMPLETED, f"{end.reason}\n{end.log_tail}"
     assert end.measurement is not None
-    assert list(end.measurement.windows) == windows
-    assert end.measurement.effective["strategy"] == settings.strategy.value
+    return end.measurement, windows
+
+
+@pytest.mark.parametrize("settings", [DDP, FSDP_FULL], ids=["ddp", "fsdp_full"])
+def test_two_ranks_train(warm: LocalExecutor, tmp_path: Path, settings: TrainingSettings) -> None:
+    measurement, windows = run(warm, tmp_path / "trial", settings)
+    assert list(measurement.windows) == windows
+    assert measurement.effective["strategy"] == settings.strategy.value
+
+
+def test_forked_ranks_compute_what_fresh_interpreters_do(
+    warm: LocalExecutor, tmp_path: Path
+) -> None:
+    forked, _ = run(warm, tmp_path / "warm", FSDP_FULL)
+    with LocalExecutor(cold=True) as cold:
+        fresh, _ = run(cold, tmp_path / "cold", FSDP_FULL)
+    assert forked.losses == fresh.losses
+    assert len(forked.losses) == 3
+    assert forked.gradient_norms == fresh.gradient_norms
+    assert forked.effective == fresh.effective
+    assert forked.versions == fresh.versions

@@ -1,5 +1,7 @@
 """Every setting of a trial, on real ranks: it is in effect, and the model trains the same."""
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -35,7 +37,18 @@ EXACT = {"ddp", "prefetch", "sum", "kept"}
 """Those that change at most the order of sums."""
 
 
-def run(folder: Path, settings: dict[str, Any], **environment: str) -> Measurement:
+Run = Callable[..., Measurement]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    with LocalExecutor() as executor:
+        yield partial(run_trial, executor)
+
+
+def run_trial(
+    executor: LocalExecutor, folder: Path, settings: dict[str, Any], **environment: str
+) -> Measurement:
     spec = TrialSpec(
         trial_id="t",
         workload="tiny",
@@ -45,20 +58,19 @@ def run(folder: Path, settings: dict[str, Any], **environment: str) -> Measureme
         plan=MeasurementPlan(windows=1, window_s=0.05),
     )
     launch = Launch(spec=spec, nodes=1, ranks_per_node=2, directory=folder, time_limit_s=120)
-    with LocalExecutor() as executor:
-        end = executor.run(launch, lambda _: Verdict.GO, Event())
+    end = executor.run(launch, lambda _: Verdict.GO, Event())
     assert end.outcome is Outcome.COMPLETED, end
     assert end.measurement is not None
     return end.measurement
 
 
 @pytest.fixture(scope="module")
-def baseline(tmp_path_factory: pytest.TempPathFactory) -> Measurement:
+def baseline(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Measurement:
     return run(tmp_path_factory.mktemp("baseline"), {})
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_setting_is_in_effect(name: str, baseline: Measurement, tmp_path: Path) -> None:
+def test_a_setting_is_in_effect(run: Run, name: str, baseline: Measurement, tmp_path: Path) -> None:
     found = run(tmp_path, CASES[name])
     for field, value in CASES[name].items():
         assert found.effective[field] == value
@@ -69,7 +81,7 @@ def test_a_setting_is_in_effect(name: str, baseline: Measurement, tmp_path: Path
 
 
 def test_collectives_of_a_step_are_counted_with_their_bytes(
-    baseline: Measurement, tmp_path: Path
+    run: Run, baseline: Measurement, tmp_path: Path
 ) -> None:
     gradients_bytes = baseline.parameters * 4
     assert baseline.effective["collective.all_reduce_bytes"] == gradients_bytes
@@ -77,7 +89,7 @@ def test_collectives_of_a_step_are_counted_with_their_bytes(
     assert half.effective["collective.all_reduce_bytes"] == gradients_bytes // 2
 
 
-def test_what_nobody_reads_is_seen_to_do_nothing(tmp_path: Path) -> None:
+def test_what_nobody_reads_is_seen_to_do_nothing(run: Run, tmp_path: Path) -> None:
     found = run(tmp_path, {}, NCCL_NTHREADS="256", OMP_NUM_THREADS="2", TORCH_SHOW="1").effective
     assert found["uptake.NCCL_NTHREADS"] == "not seen"
     assert found["uptake.OMP_NUM_THREADS"] == "taken"
@@ -85,7 +97,7 @@ def test_what_nobody_reads_is_seen_to_do_nothing(tmp_path: Path) -> None:
     assert found["uptake.TORCH_SHOW"] == "unverified"
 
 
-def test_binding_follows_the_topology(tmp_path: Path) -> None:
+def test_binding_follows_the_topology(run: Run, tmp_path: Path) -> None:
     cores = run(tmp_path, {"binding": "numa"}).effective["cores"]
     assert isinstance(cores, int)
     assert cores >= 1

@@ -5,6 +5,7 @@ A behaviour is a function of this file, run by every rank; it looks at RANK itse
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -106,6 +107,51 @@ def environment() -> None:
     complete()
 
 
+def look() -> None:
+    """What a rank can see of itself that another may have left."""
+    handlers = {n: str(signal.getsignal(n) or 0) for n in signal.valid_signals()}
+    status = Path("/proc/self/status").read_text().splitlines()
+    seen = {
+        "descriptors": sorted(map(open_file, os.listdir("/proc/self/fd"))),
+        "handlers": handlers,
+        "blocked": signal.pthread_sigmask(signal.SIG_BLOCK, []) == set(),
+        "threads": len(os.listdir("/proc/self/task")),
+        "environment": dict(os.environ),
+        "folder": os.getcwd(),
+        "umask": [line for line in status if line.startswith("Umask")],
+        "signals": [line for line in status if line.startswith("Sig") and "SigQ" not in line],
+        "cores": sorted(os.sched_getaffinity(0)),
+        "nice": os.nice(0),
+        "leads": [os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid()],
+        "arguments": sys.argv,
+        "path": sys.path,
+        "module": __name__,
+        "streams": [(s.encoding, s.errors, s.line_buffering) for s in (sys.stdout, sys.stderr)],
+    }
+    draws = [random.random()]
+    if "numpy.random" in sys.modules:
+        draws.append(sys.modules["numpy.random"].random())
+    (SPEC.parent / f"seen-{RANK}.json").write_text(json.dumps({"seen": seen, "draws": draws}))
+    # What the next trial must not see.
+    os.environ["LEFT"] = os.environ["HOME"] = "/left"
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    os.chdir("/")
+    os.umask(0)
+    os.nice(1)
+    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+    random.seed(7)
+    os.open("/dev/null", os.O_RDONLY)
+    complete()
+
+
+def open_file(number: str) -> str:
+    """Which descriptor it is and what of: the numbers of sockets differ from trial to trial."""
+    try:
+        return f"{number} {os.readlink(f'/proc/self/fd/{number}').partition(':[')[0]}"
+    except FileNotFoundError:  # the listing's own
+        return "listing"
+
+
 def wait_unless_1() -> None:
     if RANK != 1:
         wait_forever()
@@ -169,12 +215,21 @@ def ignore_term() -> None:
 
 
 def leave_children() -> None:
+    leave_children_only()
+    complete()
+
+
+def leave_children_only() -> None:
     """One child in the rank's group, one in a group of its own, neither of which minds TERM."""
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
     for name, options in (("child", {}), ("grouped", {"process_group": 0})):
         child = subprocess.Popen([sys.executable, "-c", code], **options)
         pid_file(name).write_text(str(child.pid))
-    complete()
+
+
+def wait_with_children() -> None:
+    leave_children_only()
+    wait_forever()
 
 
 def never_start() -> None:

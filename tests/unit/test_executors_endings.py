@@ -227,3 +227,23 @@ def test_a_process_that_cannot_be_killed_is_the_machines_fault() -> None:
     end = decide(facts(rank(0), stuck, survivors=(4242,), measurement=MEASUREMENT))
     assert (end.outcome, end.failed_rank) == (Outcome.ENVIRONMENT, 1)
     assert "pid 4242" in end.reason
+
+
+def test_ranks_that_died_with_their_parent_are_nobodys_fault() -> None:
+    lost = {"exit_status": -9, "lost": "the parent died", "trouble": 0}
+    end = decide(facts(rank(0, **lost), rank(1, **lost, fault="stopped in a message")))
+    assert (end.outcome, end.failed_rank) == (Outcome.ENVIRONMENT, None)
+    assert end.reason == "the parent died"
+
+
+def test_what_a_rank_said_before_its_parent_died_counts() -> None:
+    lost = {"exit_status": -9, "lost": "the parent died"}
+    message = failed(1, FailureKind.OUT_OF_MEMORY, 0, **lost)
+    end = decide(facts(rank(0, **lost, trouble=1), message))
+    assert (end.outcome, end.failed_rank) == (Outcome.OUT_OF_MEMORY, 1)
+
+
+def test_a_result_outlives_the_parent_of_its_ranks() -> None:
+    lost = {"exit_status": -9, "lost": "the parent died", "trouble": 0}
+    end = decide(facts(rank(0), rank(1, **lost), measurement=MEASUREMENT))
+    assert end.outcome is Outcome.COMPLETED

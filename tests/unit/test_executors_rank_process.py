@@ -10,7 +10,7 @@ from threading import Event
 
 import pytest
 
-from autotune.executors.rank_environment import RankPlace, rank_environment
+from autotune.executors.rank_environment import RankPlace, rank_environment, start_environment
 from autotune.executors.rank_process import Rank, RankCommand, end_all, session_members
 from autotune.executors.rank_starter import RankStarter
 
@@ -106,3 +106,14 @@ def test_no_candidate_moves_a_rank() -> None:
     place = RankPlace(rank=1, ranks=2, port=1234, channel_fd=3, store_fd=None)
     environment = rank_environment({"A": "a"}, {"RANK": "7", "A": "b"}, place, cores=1)
     assert (environment["RANK"], environment["A"]) == ("1", "b")
+
+
+def test_only_what_is_read_at_the_start_needs_another_parent() -> None:
+    late = {"NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "2", "FI_PROVIDER": "efa", "RANK": "0"}
+    early = {
+        "PATH": "/bin",
+        "LD_PRELOAD": "x.so",
+        "CUDA_VISIBLE_DEVICES": "1",
+        "OMP_PROC_BIND": "1",
+    }
+    assert start_environment(early | late) == early
