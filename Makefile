@@ -34,7 +34,7 @@ check: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy scripts
+	$(BIN)/mypy scripts benchmarks
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_docs.py
 	$(BIN)/hadolint --config .hadolint.yaml Dockerfile

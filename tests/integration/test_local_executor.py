@@ -79,7 +79,10 @@ class Runner:
         executor = LocalExecutor(
             rank_command=command, machine=MACHINE, limits=limits, starter=self.starter
         )
-        return executor.run(launch, on_window, self.cancel)
+        with pytest.MonkeyPatch.context() as patch:
+            # It changes from test to test, and another environment is another warm parent.
+            patch.delenv("PYTEST_CURRENT_TEST")
+            return executor.run(launch, on_window, self.cancel)
 
     def recorded_pids(self) -> list[int]:
         # A file is empty for the moment between its making and its writing.

@@ -62,7 +62,10 @@ def launch(
     )
     executor = LocalExecutor(MACHINE, rank_command=command, limits=LIMITS, starter=starter)
     trial = Launch(spec=spec, nodes=1, ranks_per_node=2, directory=folder, time_limit_s=20)
-    return executor.run(trial, lambda _window: Verdict.GO, cancel)
+    with pytest.MonkeyPatch.context() as patch:
+        # It changes from test to test, and another environment is another warm parent.
+        patch.delenv("PYTEST_CURRENT_TEST")
+        return executor.run(trial, lambda _window: Verdict.GO, cancel)
 
 
 @pytest.fixture(scope="module")
