@@ -59,8 +59,10 @@ def test_the_exit_status_is_there_before_and_after_the_rank_is_reaped(
     rank = start(code)
     assert wait(rank) == status
     assert not rank.reaped
+    assert Path(f"/proc/{rank.pid}").exists(), "its number is taken as long as it isn't reaped"
     assert end_all([rank], term_s=1) == []
     assert rank.reaped
+    assert not Path(f"/proc/{rank.pid}").exists()
     assert rank.exit_status() == status
     assert not rank.ended_by_us
 
