@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from autotune.cli.render import duration_text, settings_text
+from autotune.cli.render import changes, duration_text, settings_text
 from autotune.loop.observer import Observer, TrialStart
 from autotune.model import Phase, Trial, Window
 from autotune.scoring.score import score
@@ -59,7 +59,7 @@ class Progress(Observer):
         if start is None:
             return ""
         parts = [f"[{start.number:3d}] {_PHASES[start.step.phase]:8s}"]
-        parts.append(settings_text(start.step.candidate.differences(start.baseline)))
+        parts.append(settings_text(changes(start.step.candidate, start.baseline)))
         return "  ".join(parts)
 
     def _result(self, trial: Trial) -> str:

@@ -8,7 +8,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from autotune.model import KnobValue, Ratio, Reading, encode
+from autotune.model import (
+    DEFAULT,
+    Candidate,
+    KnobValue,
+    Ratio,
+    Reading,
+    TrainingSettings,
+    encode,
+)
 
 Cell = str
 
@@ -41,6 +49,16 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell
 def shown(value: KnobValue) -> str:
     """A knob's value as it is written in YAML and on the command line."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def changes(candidate: Candidate, baseline: Candidate) -> dict[str, KnobValue]:
+    """What of `candidate` differs from the baseline and from what happens by default."""
+    defaults = encode(TrainingSettings(micro_batch=1))
+    return {
+        name: value
+        for name, value in candidate.differences(baseline).items()
+        if name in baseline or (value != DEFAULT and shown(value) != shown(defaults.get(name, "")))
+    }
 
 
 def settings_text(values: Mapping[str, KnobValue]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autotune.cli.render import (
+    changes,
     duration_text,
     out,
     print_json,
@@ -60,8 +61,8 @@ def _print_best(best: BestConfiguration, chosen: Candidate, trials: Sequence[Tri
     console.print(f"  baseline   {rate_text(evidence.baseline)}", markup=False)
     if evidence.winner is not None:
         console.print(f"  winner     {rate_text(evidence.winner)}", markup=False)
-        changes = settings_text(chosen.differences(baseline) if baseline else chosen)
-        console.print(f"  settings   {changes}", markup=False)
+        text = settings_text(changes(chosen, baseline) if baseline else chosen)
+        console.print(f"  settings   {text}", markup=False)
     if evidence.ratio is not None:
         console.print(f"  gain       {ratio_text(evidence.ratio)}", markup=False)
 
@@ -93,13 +94,13 @@ def print_trials(title: str, trials: Sequence[Trial]) -> None:
 def _row(trial: Trial, baseline: Candidate | None) -> list[str]:
     measurement = trial.scored
     found = score(measurement) if measurement else None
-    changes = trial.candidate.differences(baseline) if baseline else dict(trial.candidate)
+    different = changes(trial.candidate, baseline) if baseline else dict(trial.candidate)
     outcome = trial.outcome.value + (f": {trial.reason}" if trial.reason else "")
     return [
         str(trial.number),
         trial.phase.value,
         trial.settings.strategy.value,
-        settings_text(changes) if changes else "-",
+        settings_text(different) if different else "-",
         f"{found.samples_per_second:,.1f}" if found else "-",
         f"{found.stability:.2f}" if found else "-",
         duration_text(trial.seconds),
