@@ -75,11 +75,11 @@ def knobs(
         nproc=nproc,
         global_batch=global_batch,
         pinned=pins,
-        only=names(only),
+        only=names(only, "--only"),
         space=Spaces.of(space),
         instances=instances,
         allow_lossy=allow_lossy,
-        assumed=assignments(names(assume), "--assume"),
+        assumed=assignments(names(assume, "--assume"), "--assume"),
     )
     place = describe_place(
         instance,

@@ -1,11 +1,13 @@
 """The command line: what is run by `autotune`."""
 
+import errno
 import sys
 
 import typer
 
 from autotune import __version__
 from autotune.cli import catalogue, export, inspect, knobs, run
+from autotune.cli.run import EXIT_INTERRUPTED
 from autotune.errors import AutotuneError, UserError
 
 EXIT_FAILED = 1
@@ -47,13 +49,33 @@ def _root(
 def main() -> None:
     """Run the command line; errors made on purpose become a message and an exit code."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            # Here, where a failure can still be told, and not when the interpreter has ended.
+            _flush()
     except AutotuneError as error:
         sys.stderr.write(f"error: {error}\n")
         if error.hint:
             sys.stderr.write(f"hint: {error.hint}\n")
         sys.exit(EXIT_USAGE if isinstance(error, UserError) else EXIT_FAILED)
-    except BrokenPipeError:
-        # The reader of stdout (head, less) has gone; say nothing, and don't fail again at exit.
-        sys.stdout = None
+    except OSError as error:
+        _give_up_stdout()
+        # A reader of stdout that has gone (head, less) is told nothing.
+        if not isinstance(error, BrokenPipeError):
+            sys.stderr.write(f"error: the result can't be written to stdout: {error.strerror}\n")
         sys.exit(EXIT_FAILED)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _flush() -> None:
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "it is closed")
+    sys.stdout.flush()
+
+
+def _give_up_stdout() -> None:
+    """Have the interpreter not fail a second time on what is left to write."""
+    sys.stdout = None

@@ -11,6 +11,7 @@ import typer
 from autotune.errors import FieldError
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|m|h)?")
+_LONGEST_VALUE = 256
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 
 
@@ -43,6 +44,7 @@ BatchOption = Annotated[
     int | None,
     typer.Option(
         "--global-batch",
+        max=2**31 - 1,
         help="Samples per optimizer step over all ranks, which no candidate changes. "
         "Default: the workload's.",
     ),
@@ -120,6 +122,8 @@ def assignments(texts: Sequence[str], field: str) -> dict[str, str]:
     result: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
+        if len(value) > _LONGEST_VALUE:
+            raise FieldError(field, text, f"is longer than {_LONGEST_VALUE} characters")
         if not equals or not name.strip() or not value.strip():
             raise FieldError(field, text, "has to be KNOB=VALUE, such as strategy=ddp")
         if name.strip() in result:
@@ -128,6 +132,9 @@ def assignments(texts: Sequence[str], field: str) -> dict[str, str]:
     return result
 
 
-def names(text: str | None) -> tuple[str, ...]:
-    """The names in a comma-separated list."""
-    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+def names(text: str | None, field: str) -> tuple[str, ...]:
+    """The names in a comma-separated list, which isn't empty if it is given."""
+    found = tuple(part.strip() for part in (text or "").split(",") if part.strip())
+    if text is not None and not found:
+        raise FieldError(field, text, "names nothing")
+    return found

@@ -33,13 +33,14 @@ from autotune.cli.options import (
 from autotune.cli.progress import Progress
 from autotune.cli.report import print_answer
 from autotune.compose import build_spec, find_study, new_study, runner
-from autotune.errors import FieldError
-from autotune.exporters.document import to_yaml
+from autotune.errors import FieldError, UserError
+from autotune.exporters.document import read, to_yaml
 from autotune.exporters.files import check_writable, write_atomically
 from autotune.loop.study import StudyEnd
 from autotune.machines import Place, find_place
 from autotune.model import Conclusion, Study, StudyStatus, Target
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
+from autotune.run_lock import run_lock
 from autotune.storage import Store, default_url, open_store
 from autotune.yaml_reader import read_yaml
 
@@ -71,7 +72,8 @@ def run(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Of the search, the model and the data.")
+        int,
+        typer.Option("--seed", min=0, max=2**32 - 1, help="Of the search, the model and the data."),
     ] = 0,
     storage: StorageOption = None,
     output: OutputOption = None,
@@ -98,7 +100,7 @@ def run(
         max_trials=trials,
         seed=seed,
         pinned=assignments(set_ or [], "--set"),
-        only=names(only),
+        only=names(only, "--only"),
         space=Spaces.of(space),
         instances=instances,
         allow_lossy=allow_lossy,
@@ -169,7 +171,7 @@ def _run_and_report(
     progress.say(f"machine: {place.machine.describe()}")
     for notice in notices:
         progress.say(f"notice: {notice}")
-    with _interruptible(progress) as cancel:
+    with run_lock(study.run_id), _interruptible(progress) as cancel:
         running = runner(study, place, store, progress, cancel, cold=cold)
         with running.executor:
             end = running.run()
@@ -185,13 +187,28 @@ def _run_and_report(
 
 
 def _save(study: Study, store: Store, end: StudyEnd) -> Path | None:
-    """Write the store's answer for the target, which may be an earlier run's confirmed one."""
+    """Write the store's answer for the target, which may be an earlier run's confirmed one.
+
+    An unconfirmed answer never takes the place of a confirmed one in a file, either.
+    """
     best = store.best(study.spec.target)
     if best is None or end.best is None:
         return None
     path = _output(study)
+    if best.conclusion is Conclusion.UNCONFIRMED and _holds_confirmed(path):
+        path = path.with_name(f"{path.stem}.unconfirmed{path.suffix}")
     write_atomically(path, to_yaml(best))
     return path
+
+
+def _holds_confirmed(path: Path) -> bool:
+    if not path.exists():
+        return False
+    try:
+        return read(path).conclusion is not Conclusion.UNCONFIRMED
+    except UserError:
+        # Somebody's file of another kind: not ours to replace by a guess.
+        return True
 
 
 @contextmanager

@@ -37,6 +37,8 @@ def rank_environment(
     """
     environment = {name: value for name, value in inherited.items() if not _is_stale(name)}
     environment["OMP_NUM_THREADS"] = str(max(1, cores // place.ranks))
+    # A file such as torch.py in the user's folder must not take the module's place.
+    environment["PYTHONSAFEPATH"] = "1"
     # A crash in native code leaves the Python stack in the log.
     environment.setdefault("PYTHONFAULTHANDLER", "1")
     environment |= candidate

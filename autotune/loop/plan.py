@@ -62,7 +62,11 @@ class Plan:
         return self._confirm(trials, elapsed_s)
 
     def finalists(self, trials: Sequence[Trial]) -> list[Candidate]:
-        """The candidates that are measured against the baseline: the best of those close to it."""
+        """The candidates that are measured against the baseline: the best of those close to it.
+
+        By the search alone: confirmation must not change whom it confirms.
+        """
+        trials = [trial for trial in trials if trial.phase is not Phase.CONFIRM]
         least = CLOSE * mean_rate(final(trials, Phase.BASELINE))
         idle = self.effects.idle(trials)
         # A candidate whose difference does nothing is another one: launching both tells nothing.

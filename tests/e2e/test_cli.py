@@ -169,6 +169,51 @@ def test_a_killed_run_leaves_nothing_and_resumes(home: Home) -> None:
     home.call("resume", "latest")
 
 
+def test_a_run_has_one_controller(home: Home) -> None:
+    with home.start(*RUN) as process:
+        wait_for_ranks(process.pid)
+        refused = home.call("resume", "latest", expect=2)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert "is being run by another process" in refused.stderr
+
+
+def test_an_interrupted_run_leaves_a_confirmed_file_alone(home: Home, finished: Home) -> None:
+    confirmed = (finished.path / "best.yaml").read_text()
+    (home.path / "best.yaml").write_text(confirmed)
+    with home.start(*RUN) as process:
+        assert process.stderr is not None
+        while "[  0]" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert (home.path / "best.yaml").read_text() == confirmed
+    aside = read(home.path / "best.unconfirmed.yaml")
+    assert aside.conclusion is Conclusion.UNCONFIRMED
+
+
+def test_modules_in_the_users_folder_do_not_take_the_place_of_others(home: Home) -> None:
+    for name in ("torch.py", "json.py", "optuna.py"):
+        (home.path / name).write_text("raise SystemExit('shadowed')\n")
+    command = [sys.executable, "-P", "-m", "autotune", *RUN]
+    result = subprocess.run(
+        command, cwd=home.path, env=home.environment, capture_output=True, timeout=240, check=False
+    )
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("command", [["workloads"], ["--version"], ["runs", "--format", "json"]])
+def test_output_that_can_not_be_written_is_an_error(home: Home, command: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [*AUTOTUNE, *command], cwd=home.path, env=home.environment,
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert result.returncode == 1
+    assert "No space left" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 BAD: Sequence[tuple[list[str], list[str]]] = [
     (["--instance", "p4d.24xlarge"], ["p4d.24xlarge", "8 x A100", "no GPU", "hint:"]),
     (["--instance", "p4d.24xlargee"], ["--instance", "did you mean 'p4d.24xlarge'"]),
@@ -183,6 +228,10 @@ BAD: Sequence[tuple[list[str], list[str]]] = [
     (["--instance", "local", "--global-batch", "0"], ["--global-batch", "0"]),
     (["--instance", "local", "--budget", "2s"], ["--budget", "too short", "hint:"]),
     (["--instance", "local", "--budget", "soon"], ["--budget", "'soon'", "30m"]),
+    (["--instance", "local", "--global-batch", "9" * 30], ["--global-batch"]),
+    (["--instance", "local", "--seed", "9" * 30], ["--seed"]),
+    (["--instance", "local", "--set", f"accumulation_steps={'9' * 5000}"], ["--set", "256"]),
+    (["--instance", "local", "--only", ","], ["--only", "names nothing"]),
     (["--instance", "local", "--trials", "0"], ["--trials"]),
     (["--instance", "local", "--trials", "many"], ["--trials"]),
     (["--instance", "local", "--storage", "mysql://x/y"], ["--storage", "postgresql", "sqlite"]),
@@ -193,7 +242,7 @@ BAD: Sequence[tuple[list[str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "words"), BAD, ids=[" ".join(a) for a, _ in BAD])
+@pytest.mark.parametrize(("arguments", "words"), BAD, ids=[" ".join(a)[:60] for a, _ in BAD])
 def test_bad_input_is_refused_before_any_trial(
     home: Home, arguments: list[str], words: list[str]
 ) -> None:

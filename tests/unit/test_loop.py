@@ -120,6 +120,24 @@ def test_confirmation_interleaves_the_arms() -> None:
     assert len({tuple(arms) for arms in rounds}) > 1, "the order has to vary between rounds"
 
 
+def test_confirmation_does_not_change_whom_it_confirms() -> None:
+    """A lucky reading in the search is found out, and said with its interval."""
+    launches: dict[str, int] = {}
+
+    def lucky_once(settings: TrainingSettings) -> float:
+        name = settings.strategy.value
+        launches[name] = launches.get(name, 0) + 1
+        return 100.0 if name == "ddp" or launches[name] == 1 else 70.0
+
+    end, trials, _ = run(lucky_once, only=("strategy",))
+    confirms = [t.candidate for t in trials if t.phase is Phase.CONFIRM]
+    assert len(confirms) == 15
+    assert len(set(confirms)) == 3
+    assert end.decision.conclusion is Conclusion.KEEP_DEFAULTS
+    assert end.decision.ratio is not None
+    assert end.decision.ratio.high < 0.8
+
+
 def test_no_candidate_is_searched_twice() -> None:
     _, trials, _ = run(fsdp_wins, max_trials=60)
     searched = [trial.candidate for trial in trials if trial.phase is Phase.SEARCH]
