@@ -45,7 +45,9 @@ def print_answer(
     print_trials(f"Run {study.run_id}: {study.spec.target.describe()}", trials)
     console = out()
     console.print()
-    console.print(_SENTENCES[end.decision.conclusion], markup=False)
+    is_empty = end.best is None and (end.interrupted or end.stuck)
+    sentence = "Nothing measured yet." if is_empty else _SENTENCES[end.decision.conclusion]
+    console.print(sentence, markup=False)
     console.print(f"  because    {end.decision.reason}", markup=False)
     if end.best is not None:
         _print_best(end.best, end.decision.candidate, trials)

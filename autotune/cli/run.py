@@ -44,6 +44,7 @@ from autotune.run_lock import run_lock
 from autotune.storage import Store, default_url, open_store
 from autotune.yaml_reader import read_yaml
 
+EXIT_STUCK = 1
 EXIT_NO_CANDIDATE = 3
 EXIT_INTERRUPTED = 130
 
@@ -182,6 +183,9 @@ def _run_and_report(
         where = f" --storage {storage!r}" if storage else ""
         progress.say(f"interrupted; resume with: autotune resume {study.run_id}{where}")
         raise typer.Exit(EXIT_INTERRUPTED)
+    if end.stuck:
+        progress.say(f"stopped; once that is mended: autotune resume {study.run_id}")
+        raise typer.Exit(EXIT_STUCK)
     if end.decision.conclusion is Conclusion.NO_CANDIDATE:
         raise typer.Exit(EXIT_NO_CANDIDATE)
 

@@ -161,10 +161,12 @@ def _nothing_close(plan: Plan, trials: Sequence[Trial]) -> str:
     if not best:
         return f"none of the other {len(searched)} candidates worked"
     baseline = mean_rate(final(trials, Phase.BASELINE))
-    return (
-        f"none of the other {len(searched)} candidates came close: "
-        f"the best reading was {_percent(best / baseline)}"
+    tried = (
+        "the other candidate didn't come"
+        if len(searched) == 1
+        else (f"none of the other {len(searched)} candidates came")
     )
+    return f"{tried} close: the best reading was {_percent(best / baseline)}"
 
 
 def _keep(plan: Plan, reason: str, ratio: Ratio | None = None) -> Decision:

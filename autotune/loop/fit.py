@@ -139,7 +139,7 @@ class FittingProposals(Proposals):
 
     def next(self, trials: Sequence[Trial]) -> Candidate | None:
         """The next candidate to launch; None when there is none."""
-        self.memory.learn(trials)
+        self._learn(trials)
         self._put_off = 0
         candidate = self._fitting_after_all() or super().next(trials) or self._least_near()
         if candidate is not None:
@@ -149,12 +149,17 @@ class FittingProposals(Proposals):
 
     def left_out(self, trials: Sequence[Trial]) -> LeftOut:
         """What was skipped for want of memory, by what `trials` show in the end."""
-        self.memory.learn(trials)
+        self._learn(trials)
         verdicts = self._verdicts()
         return LeftOut(
             cannot={c: v for c, v in verdicts.items() if v.fit is Fit.CANNOT},
             near={c: v for c, v in verdicts.items() if v.fit is not Fit.CANNOT},
         )
+
+    def _learn(self, trials: Sequence[Trial]) -> None:
+        self.memory.learn(trials)
+        for candidate, verdict in self._verdicts().items():
+            self.skipped[candidate] = verdict.reason or self.skipped[candidate]
 
     def _skip_unfit(self, candidate: Candidate, trials: Sequence[Trial]) -> Skip | None:
         del trials

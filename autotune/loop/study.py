@@ -47,6 +47,8 @@ class StudyEnd:
     best: BestConfiguration | None
     """What was saved; None when no candidate works, or none has been measured yet."""
     interrupted: bool
+    stuck: bool
+    """Trials can't be run on this machine any more."""
     skipped: Mapping[Candidate, str]
     """Proposals that needed no launch, each with the reason."""
     left_out: LeftOut
@@ -169,6 +171,7 @@ class StudyRunner:
             decision=decision,
             best=best,
             interrupted=interrupted,
+            stuck=stuck,
             skipped=proposals.skipped,
             left_out=proposals.left_out(trials),
             no_effect=plan.effects.idle(trials).summary(),

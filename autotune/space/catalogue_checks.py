@@ -1,10 +1,12 @@
 """What a knob in a file has to satisfy beyond its types."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from typing import get_type_hints
 
 from autotune.errors import FieldError
-from autotune.model import DEFAULT, DeviceKind, KnobValue, TrainingSettings
+from autotune.model import DEFAULT, DeviceKind, KnobValue, TrainingSettings, decode
 from autotune.space.conditions import COMPARISON, Condition, shown
 from autotune.space.facts import FACTS
 from autotune.space.knob import Knob, TargetKind
@@ -16,6 +18,9 @@ TOUCHES = (
     *(c.value for c in Collective), "send", "recv", *(a.value for a in Algorithm),
     *(p.value for p in Protocol), "socket", "ib", "efa", "p2p", "shm",
 )  # fmt: skip
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OWN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_OWN_PREFIXES = ("AUTOTUNE_", "TORCHELASTIC_")
 _WORDS = {"device": [d.value for d in DeviceKind], "network": [n.value for n in Network]}
 
 
@@ -73,6 +78,10 @@ def _target(knob: Knob, path: str) -> Iterator[FieldError]:
     name = knob.sets.name
     field = f"{path}.sets.name"
     if knob.sets.kind is TargetKind.ENVIRONMENT:
+        if not _VARIABLE.fullmatch(name):
+            yield FieldError(field, name, "has to be a variable's name: letters, digits and _")
+        if name in _OWN or name.startswith(_OWN_PREFIXES):
+            yield FieldError(field, name, "is set by autotune for each rank")
         if knob.default != DEFAULT:
             rule = f"has to be {DEFAULT!r} for a variable: the baseline leaves it alone"
             yield FieldError(f"{path}.default", knob.default, rule)
@@ -85,6 +94,20 @@ def _target(knob: Knob, path: str) -> Iterator[FieldError]:
     known = LOGICAL if knob.sets.kind is TargetKind.LOGICAL else _ARGUMENTS
     if name not in known:
         yield FieldError(field, name, "is unknown", alternatives=known)
+    elif knob.sets.kind is TargetKind.ARGUMENT:
+        yield from _argument_values(knob, path)
+
+
+def _argument_values(knob: Knob, path: str) -> Iterator[FieldError]:
+    """Each value has to be of the kind that the trainer's setting takes."""
+    kind = get_type_hints(TrainingSettings)[knob.sets.name]
+    for index, choice in enumerate(knob.choices):
+        if choice.value == DEFAULT:
+            continue
+        try:
+            decode(kind, choice.value, f"{path}.choices[{index}].value")
+        except FieldError as error:
+            yield error
 
 
 _ARGUMENTS = tuple(f.name for f in fields(TrainingSettings) if f.name != "micro_batch")

@@ -25,6 +25,10 @@ def check(space: "Space") -> None:
                 raise FieldError(flag, name, "is no knob", alternatives=names)
     for name, value in space.pinned.items():
         _check_pin(space, space.knob(name), value)
+    for name in space.only:
+        reason = view(space, space.knob(name)).reason
+        if reason:
+            raise FieldError("--only", name, f"has no effect here: it {reason}")
 
 
 def _check_batch(space: "Space") -> None:

@@ -204,11 +204,49 @@ knobs:
 def test_true_and_one_are_different_values() -> None:
     text = """
 knobs:
-  - name: bucket_cap_mb
+  - name: own
+    help: A test's.
+    sets: {kind: environment, name: GLOO_OWN}
+    effect: small
+    default: default
     choices: [{value: true}, {value: 1}, {value: default}]
 """
     space = Space(list(load(text).values()), FACTS)
-    assert view(space, space.knob("bucket_cap_mb")).values == (True, 1, "default")
+    assert view(space, space.knob("own")).values == (True, 1, "default")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("name: 'MY VAR'", ["sets.name", "'MY VAR'", "variable's name"]),
+        ("name: RANK", ["sets.name", "'RANK'", "set by autotune"]),
+        ("name: AUTOTUNE_X", ["sets.name", "'AUTOTUNE_X'", "set by autotune"]),
+    ],
+)
+def test_variables_that_can_not_be_set_are_refused(change: str, words: list[str]) -> None:
+    text = f"""
+knobs:
+  - name: own
+    help: A test's.
+    sets: {{kind: environment, {change}}}
+    effect: small
+    default: default
+    choices: [{{value: default}}, {{value: 1}}]
+"""
+    with pytest.raises(ValueError, match=r"own\.yaml:") as caught:
+        load(text)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_value_that_the_trainer_can_not_take_is_refused() -> None:
+    text = """
+knobs:
+  - name: bucket_cap_mb
+    choices: [{value: default}, {value: banana}]
+"""
+    with pytest.raises(ValueError, match=r"choices\[1\].value: 'banana' has to be a whole number"):
+        load(text)
 
 
 def test_knobs_are_documented() -> None:

@@ -1,6 +1,6 @@
 """The loop leaves out what can't fit, tries near ones last, and never loses everything to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,12 +9,14 @@ from threading import Event
 import pytest
 
 from autotune.executors.base import Launch, LaunchEnd, OnWindow
-from autotune.loop.fit import MAX_PUT_OFF, memory_job
+from autotune.loop.fit import MAX_PUT_OFF, FittingProposals, MemoryKnowledge, memory_job
 from autotune.loop.observer import Observer, TrialStart
 from autotune.loop.study import StudyEnd, StudyRunner
 from autotune.model import (
     PRESETS,
+    Candidate,
     Conclusion,
+    KnobValue,
     Outcome,
     Phase,
     Study,
@@ -26,10 +28,11 @@ from autotune.model import (
 )
 from autotune.space.catalogue import load_knobs
 from autotune.space.facts import Facts
-from autotune.space.memory import Capacity, predict
+from autotune.space.memory import Capacity, Fit, Judgement, predict
 from autotune.space.space import Space
 from autotune.storage import MemoryStore, Store
 from autotune.strategies import build_strategy
+from autotune.strategies.base import SearchStrategy
 from tests.fakes import MACHINE, FormulaExecutor
 
 TARGET = Target(
@@ -225,3 +228,80 @@ def test_measured_peaks_tighten_the_prediction() -> None:
     failed = [t.outcome is Outcome.OUT_OF_MEMORY for t in searched(trials)]
     assert sum(failed[20:]) <= sum(failed[:20])
     assert sum(failed) <= 6
+
+
+class Numbers(SearchStrategy):
+    """Proposes x=0, x=1, ..."""
+
+    def __init__(self, count: int) -> None:
+        self.left = [Candidate({"x": number}) for number in range(count)]
+        self.told: list[tuple[KnobValue, float | None]] = []
+
+    def ask(self) -> Candidate | None:
+        return self.left[0] if self.left else None
+
+    def tell(self, candidate: Candidate, value: float | None) -> None:
+        self.told.append((candidate["x"], value))
+        self.left = [one for one in self.left if one != candidate]
+
+
+class Verdicts(MemoryKnowledge):
+    """Says what it is told to; x needs as much as it says."""
+
+    def __init__(self, fits: Callable[[int], Fit]) -> None:
+        self.fits = fits
+
+    def learn(self, trials: Sequence[Trial]) -> None:
+        del trials
+
+    def judge(self, candidate: Candidate) -> Judgement:
+        number = int(candidate["x"])
+        return Judgement(fit=self.fits(number), needed_bytes=number, reason=self.fits(number).value)
+
+
+def proposals(count: int, fits: Callable[[int], Fit]) -> tuple[FittingProposals, Numbers]:
+    strategy = Numbers(count)
+    return FittingProposals(strategy=strategy, judges=[], memory=Verdicts(fits)), strategy
+
+
+def drain(source: FittingProposals, strategy: Numbers) -> list[KnobValue]:
+    found = []
+    while (candidate := source.next([])) is not None:
+        found.append(candidate["x"])
+        strategy.tell(candidate, 1.0)
+    return found
+
+
+def test_unfit_ones_are_told_infeasible_and_near_ones_follow_by_need() -> None:
+    kinds = [Fit.NEAR, Fit.FITS, Fit.CANNOT, Fit.NEAR, Fit.FITS]
+    source, strategy = proposals(5, lambda number: kinds[number])
+    assert drain(source, strategy) == [1, 4, 0, 3]
+    assert (2, None) in strategy.told
+    assert (0, None) in strategy.told
+    assert [candidate["x"] for candidate in source.skipped] == [2]
+    left = source.left_out([])
+    assert [candidate["x"] for candidate in left.cannot] == [2]
+    assert not left.near
+
+
+def test_no_more_than_some_are_put_off_between_two_launches() -> None:
+    source, strategy = proposals(10 * MAX_PUT_OFF, lambda _: Fit.NEAR)
+    first = source.next([])
+    assert first is not None
+    assert first["x"] == MAX_PUT_OFF
+    assert len(strategy.told) == MAX_PUT_OFF
+    strategy.tell(first, 1.0)
+    second = source.next([])
+    assert second is not None
+    assert second["x"] == 2 * MAX_PUT_OFF + 1
+
+
+def test_a_verdict_that_changes_brings_candidates_back() -> None:
+    verdicts = {0: Fit.CANNOT, 1: Fit.NEAR, 2: Fit.FITS, 3: Fit.FITS}
+    source, strategy = proposals(4, verdicts.__getitem__)
+    two = source.next([])
+    assert two == Candidate({"x": 2})
+    strategy.tell(two, 1.0)
+    verdicts |= {0: Fit.FITS, 1: Fit.CANNOT}
+    assert drain(source, strategy) == [0, 3]
+    assert source.skipped == {Candidate({"x": 1}): "cannot"}

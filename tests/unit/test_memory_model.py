@@ -210,6 +210,31 @@ def test_the_blocks_and_the_root_are_the_model(config: TransformerConfig) -> Non
     assert parts == config.parameters
 
 
+def test_the_root_of_llama_1b_by_hand() -> None:
+    assert root_parameters(PRESETS["llama-1b"]) == 128256 * 2048 + 2048
+    assert root_parameters(PRESETS["gpt2"]) == (50257 + 1024) * 768 + 2 * 768
+
+
+def test_gathered_parameters_by_hand() -> None:
+    config = PRESETS["gpt2-medium"]
+    job = MemoryJob(config=config, device=DeviceKind.CPU, nodes=1, ranks_per_node=8)
+    root, block = 4 * root_parameters(config), 4 * block_parameters(config)
+
+    def gathered(**changes: object) -> int:
+        settings = replace(FULL, **changes)  # type: ignore[arg-type]
+        return predict(job, settings, {}).unsharded_parameters - root
+
+    # The group in use, one ahead, and the flat buffer of a third.
+    assert gathered() == 3 * block
+    assert gathered(blocks_per_group=2) == 6 * block
+    assert gathered(forward_prefetch=3) == 5 * block
+    assert gathered(reshard_after_forward=4) == 24 * block // 4 + 3 * block
+    everything = 25 * block
+    assert gathered(strategy=GRAD_OP.strategy, reshard_after_forward=False) == everything
+    assert gathered(accumulation_steps=2, reshard_after_backward=False) == everything
+    assert gathered(accumulation_steps=1, reshard_after_backward=False) == 3 * block
+
+
 DEEP = TransformerConfig(
     name="deep", help="", form=Form.DECODER, layers=6, width=256, heads=8, hidden=1024,
     vocabulary=4096, sequence=128, global_batch=32,

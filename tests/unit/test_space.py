@@ -185,6 +185,7 @@ def test_any_number_in_range_can_be_pinned() -> None:
         ({"batch": 33}, ["--global-batch", "33", "multiple of the 2", "32, 34"]),
         ({"batch": 0}, ["--global-batch", "0", "multiple"]),
         ({"pinned": {"strategie": "ddp"}}, ["--set", "strategie", "did you mean 'strategy'"]),
+        ({"only": ["shard_size"]}, ["--only", "shard_size", "no effect", "hybrid"]),
         ({"only": ["bucket"]}, ["--only", "bucket", "bucket_cap_mb"]),
         ({"pinned": {"strategy": "hybrid"}}, ["--set strategy", "hybrid", "ranks >=4"]),
         ({"pinned": {"accumulation_steps": 3}}, ["--set accumulation_steps", "3", "1, 2, 4"]),

@@ -66,18 +66,14 @@ class Judge:
         if any(needs_at_least(done, predicted) for done in self._completed):
             return Judgement(fit=Fit.FITS, needed_bytes=needed)
         margin = self.calibration.uncertainty
-        fit = Fit.FITS
         if needed * (1 - margin) > self._room:
-            fit = Fit.CANNOT
-        elif needed * (1 + margin) > self._room or needed >= self._least_exhausted:
-            fit = Fit.NEAR
-        return Judgement(fit=fit, needed_bytes=needed, reason=self._reason(fit, needed))
-
-    def _reason(self, fit: Fit, needed: float) -> str:
-        if fit is Fit.FITS:
-            return ""
-        margin = f"{needed / GIB:.2f} GiB ± {100 * self.calibration.uncertainty:.0f} %"
-        verb = "can't" if fit is Fit.CANNOT else "may not"
-        return (
-            f"it is predicted to need {margin}, which {verb} fit into {self._capacity.describe()}"
-        )
+            fit, end = Fit.CANNOT, f"can't fit into {self._capacity.describe()}"
+        elif needed * (1 + margin) > self._room:
+            fit, end = Fit.NEAR, f"may not fit into {self._capacity.describe()}"
+        elif needed >= self._least_exhausted:
+            fit, end = Fit.NEAR, "is no less than one that ran out of memory"
+        else:
+            return Judgement(fit=Fit.FITS, needed_bytes=needed)
+        size = f"{needed / GIB:.2f} GiB ± {100 * margin:.0f} %"
+        reason = f"it is predicted to need {size}, which {end}"
+        return Judgement(fit=fit, needed_bytes=needed, reason=reason)

@@ -17,14 +17,14 @@ and the quotient in torch/optim/adam.py, _single_tensor_adam."""
 CUDA_CONTEXT_BYTES = 512 << 20
 """Context, loaded kernels and libraries' handles on a data-centre GPU: 300 to 600 MiB by common
 report. No GPU has confirmed it."""
-CPU_PROCESS_BYTES = 335 << 20
-"""A rank's resident set before it builds a model, and Gloo's and OpenMP's threads: measured with
-PyTorch 2.13 on x86-64 (benchmarks/memory_model.py)."""
-HEAP_SHARE = 0.1
-HEAP_FSDP_COPIES = 3.0
-"""What glibc keeps of freed memory, of all that a step allocates and, under FSDP2, in copies of all
-parameters: fitted to benchmarks/memory_model.py. With MALLOC_MMAP_THRESHOLD_ at 1 MiB, which gives
-freed memory back, measured peaks fall to what is alive."""
+CPU_PROCESS_BYTES = 340 << 20
+"""Resident set of a rank without a model: interpreter, PyTorch, threads of Gloo and OpenMP."""
+HEAP_BACKWARDS = 0.5
+HEAP_FSDP_COPIES = 2.7
+"""What glibc keeps of freed memory: in units of one block's backward and, under FSDP2, in copies of
+all parameters. Like the process's size fitted to the trials in benchmarks/README.md (PyTorch 2.13,
+x86-64). It is no leak: with MALLOC_MMAP_THRESHOLD_ at 1 MiB, which has freed memory given back,
+peaks fall to what is alive."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ def predict(
         logits=peak.logits,
         nccl=nccl_bytes(job, settings, environment),
         process=CUDA_CONTEXT_BYTES if job.is_cuda else CPU_PROCESS_BYTES,
-        heap=_heap_bytes(job, settings, peak),
+        heap=_heap_bytes(job, settings),
     )
 
 
@@ -126,8 +126,9 @@ def _at_their_largest(moments: list[_Moment]) -> _Moment:
     return _Moment(**{name: max(getattr(one, name) for one in moments) for name in names})
 
 
-def _heap_bytes(job: MemoryJob, settings: TrainingSettings, peak: _Moment) -> int:
+def _heap_bytes(job: MemoryJob, settings: TrainingSettings) -> int:
     if job.is_cuda:
         return 0
     whole = job.config.parameters * FLOAT32_BYTES if settings.strategy.is_fsdp else 0
-    return round(HEAP_SHARE * peak.total_bytes + HEAP_FSDP_COPIES * whole)
+    backward = transformer.backward_bytes(job, settings)
+    return round(HEAP_BACKWARDS * backward + HEAP_FSDP_COPIES * whole)
