@@ -82,5 +82,6 @@ def _program(arguments: Sequence[str]) -> Program:
         return lambda: rank.main(arguments[2:])
     script = arguments[0]
     sys.argv = list(arguments)
-    sys.path[0] = str(Path(script).absolute().parent)
+    if not os.environ.get("PYTHONSAFEPATH"):
+        sys.path[0] = str(Path(script).absolute().parent)
     return lambda: runpy.run_path(script, run_name="__main__")

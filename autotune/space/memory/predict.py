@@ -17,8 +17,9 @@ and the quotient in torch/optim/adam.py, _single_tensor_adam."""
 CUDA_CONTEXT_BYTES = 512 << 20
 """Context, loaded kernels and libraries' handles on a data-centre GPU: 300 to 600 MiB by common
 report. No GPU has confirmed it."""
-CPU_PROCESS_BYTES = 340 << 20
-"""Resident set of a rank without a model: interpreter, PyTorch, threads of Gloo and OpenMP."""
+CPU_PROCESS_BYTES = 285 << 20
+"""Resident set of a forked rank without a model: interpreter, PyTorch, threads of Gloo and OpenMP.
+A fresh interpreter (`--cold`) has some 55 MiB more, of libraries that it read itself."""
 HEAP_BACKWARDS = 0.5
 HEAP_FSDP_COPIES = 2.7
 """What glibc keeps of freed memory: in units of one block's backward and, under FSDP2, in copies of
