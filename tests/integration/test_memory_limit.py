@@ -58,6 +58,11 @@ FULL, GRAD_OP = candidate("fsdp_full", 1), candidate("fsdp_grad_op", 1)
 ACCUMULATED = candidate("ddp", 8)
 
 
+# The limit has to lie between layouts that differ by less than what libraries reserve of address
+# space, which other machines' libraries may do differently.
+pytestmark = pytest.mark.long
+
+
 class InOrder(SearchStrategy):
     """Proposes what it was given, one after the other."""
 
