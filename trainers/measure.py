@@ -37,7 +37,7 @@ class Stretch:
 
 
 def measure(trainer: Trainer, plan: MeasurementPlan, channel: Channel) -> Recording:
-    """Warm up, then close windows until the plan is done or the launcher says stop."""
+    """Warm up, then close windows until the plan is done or the launcher ends it."""
     recording = Recording()
     steps = _warm_up(trainer, plan, recording)
     for index in range(plan.windows):
@@ -46,7 +46,7 @@ def measure(trainer: Trainer, plan: MeasurementPlan, channel: Channel) -> Record
         samples = (trainer.samples_done - samples_before) * dist.get_world_size()
         window = Window(index=index, steps=steps, samples=samples, seconds=seconds)
         recording.windows.append(window)
-        if _verdict(window, channel, trainer.device) is Verdict.STOP:
+        if not _goes_on(window, channel, trainer.device):
             break
     return recording
 
@@ -120,11 +120,11 @@ def _check_finite(losses: Tensor, norms: Tensor, *, first_step: int) -> None:
             )
 
 
-def _verdict(window: Window, channel: Channel, device: torch.device) -> Verdict:
+def _goes_on(window: Window, channel: Channel, device: torch.device) -> bool:
     """The launcher's verdict, which rank 0 asks for and passes on."""
-    stop = torch.zeros(1, dtype=torch.int32, device=device)
+    end = torch.zeros(1, dtype=torch.int32, device=device)
     if dist.get_rank() == 0:
         channel.send(WindowDone(window=window))
-        stop += channel.verdict() is Verdict.STOP
-    dist.broadcast(stop, src=0)
-    return Verdict.STOP if stop.item() else Verdict.GO
+        end += channel.verdict() is not Verdict.GO
+    dist.broadcast(end, src=0)
+    return not end.item()

@@ -8,7 +8,7 @@ from threading import Event
 from types import TracebackType
 from typing import Self
 
-from autotune.model import Machine, Measurement, Outcome, TrialSpec, Window
+from autotune.model import AnyMeasurement, Machine, Outcome, TrialSpec, Window
 from autotune.model.protocol import Verdict
 
 
@@ -28,8 +28,8 @@ class Launch:
 class LaunchEnd:
     """How a launch ended.
 
-    A trial that obeyed STOP before its last planned window is PRUNED; its measurement holds the
-    windows until then.
+    A trial that obeyed STOP before its last planned window is PRUNED, one that obeyed ENOUGH is
+    COMPLETED; its measurement holds the windows until then.
     """
 
     outcome: Outcome
@@ -37,7 +37,7 @@ class LaunchEnd:
     """A sentence that a person can act on; empty when completed."""
     failed_rank: int | None = None
     """The rank that is the cause, not one of its victims."""
-    measurement: Measurement | None = None
+    measurement: AnyMeasurement | None = None
     log_path: str = ""
     log_tail: str = ""
 

@@ -15,6 +15,7 @@ from autotune.model import (
     Measurement,
     Phase,
     Ratio,
+    Timings,
     Trial,
 )
 from autotune.scoring.compare import ratios
@@ -73,7 +74,7 @@ def decide_early(plan: Plan, trials: Sequence[Trial], why: str) -> Decision:
 def _from_rounds(
     plan: Plan,
     trials: Sequence[Trial],
-    rounds: Mapping[Candidate, Sequence[Measurement]],
+    rounds: Mapping[Candidate, Sequence[Timings]],
     device: DeviceKind,
 ) -> Decision:
     rates = {
@@ -111,7 +112,7 @@ def _from_rounds(
     return _keep(plan, f"{finding}: it is at {_percent(best.estimate)}, {_interval(best)}", best)
 
 
-def _unfit(arm: Sequence[Measurement], baseline: Sequence[Measurement], device: DeviceKind) -> str:
+def _unfit(arm: Sequence[Timings], baseline: Sequence[Timings], device: DeviceKind) -> str:
     steadiness = min(score(measurement).stability for measurement in arm)
     if steadiness < MIN_STABILITY:
         return f"it is not steady (stability {steadiness:.2f}, needs {MIN_STABILITY})"
@@ -182,7 +183,7 @@ def _confirmations(trials: Sequence[Trial]) -> dict[Candidate, list[Trial]]:
     return launches
 
 
-def _complete_rounds(plan: Plan, trials: Sequence[Trial]) -> dict[Candidate, list[Measurement]]:
+def _complete_rounds(plan: Plan, trials: Sequence[Trial]) -> dict[Candidate, list[Timings]]:
     """For each arm that never failed, its measurements in rounds that all such arms completed."""
     launches = _confirmations(trials)
     arms = [
@@ -219,7 +220,8 @@ def best_configuration(
     phases = {Phase.CONFIRM} if decision.ratio else set(Phase)
     counted = [trial for trial in trials if trial.phase in phases]
     used = [trial for trial in trials if trial.candidate == decision.candidate and trial.scored]
-    versions = used[-1].measurement.versions if used and used[-1].measurement else {}
+    last = used[-1].measurement if used else None
+    versions = last.versions if isinstance(last, Measurement) else {}
     # What did nothing is not part of the answer.
     exported = plan.effects.idle(trials).reduced(decision.candidate)
     winner = None

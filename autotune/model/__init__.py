@@ -4,6 +4,13 @@ from autotune.model.best import SCHEMA, BestConfiguration, Evidence, Reading
 from autotune.model.candidate import DEFAULT, Candidate, KnobValue
 from autotune.model.codec import decode, encode
 from autotune.model.instance import GIB, MIB, Gpu, Machine
+from autotune.model.measurement import (
+    AnyMeasurement,
+    Measurement,
+    SimulatedMeasurement,
+    Timings,
+    Window,
+)
 from autotune.model.outcome import Outcome
 from autotune.model.settings import (
     ActivationCheckpointing,
@@ -23,12 +30,10 @@ from autotune.model.study import (
 )
 from autotune.model.trial import (
     DeviceKind,
-    Measurement,
     MeasurementPlan,
     Phase,
     Trial,
     TrialSpec,
-    Window,
 )
 from autotune.model.workload import PRESETS, Form, TransformerConfig, preset
 
@@ -39,6 +44,7 @@ __all__ = [
     "PRESETS",
     "SCHEMA",
     "ActivationCheckpointing",
+    "AnyMeasurement",
     "BestConfiguration",
     "Binding",
     "Candidate",
@@ -58,10 +64,12 @@ __all__ = [
     "Ratio",
     "Reading",
     "ShardingStrategy",
+    "SimulatedMeasurement",
     "Study",
     "StudySpec",
     "StudyStatus",
     "Target",
+    "Timings",
     "TrainingSettings",
     "TransformerConfig",
     "Trial",

@@ -102,6 +102,8 @@ def _decode_union(kinds: tuple[Any, ...], data: Json, field: str) -> Any:
     options = [kind for kind in kinds if kind is not types.NoneType]
     if len(options) == 1:
         return _decode(options[0], data, field)
+    if all(map(dataclasses.is_dataclass, options)):
+        return _decode(_likeliest(options, data), data, field)
     # bool is a subclass of int, and 1 == True: try the exact type first.
     exact = [kind for kind in options if type(data) is kind]
     for kind in exact or options:
@@ -111,6 +113,12 @@ def _decode_union(kinds: tuple[Any, ...], data: Json, field: str) -> Any:
             continue
     names = " or ".join(getattr(kind, "__name__", str(kind)) for kind in options)
     raise FieldError(field, data, f"has to be {names}")
+
+
+def _likeliest(kinds: list[Any], data: Json) -> Any:
+    """The dataclass with most of the keys of `data`, so that an error names what is wrong there."""
+    keys = set(data) if isinstance(data, Mapping) else set()
+    return max(kinds, key=lambda kind: len(keys & {f.name for f in dataclasses.fields(kind)}))
 
 
 def _decode_tuple(kind: Any, data: Json, field: str) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from autotune.errors import FieldError
 from autotune.model.codec import decode, encode
-from autotune.model.trial import Measurement, Window
+from autotune.model.measurement import Measurement, Window
 
 PROTOCOL_VERSION = 1
 
@@ -68,6 +68,9 @@ class Verdict(StrEnum):
 
     GO = "go"
     STOP = "stop"
+    """The trial has lost, or nobody wants it any more."""
+    ENOUGH = "enough"
+    """What was measured suffices: the trial ends before its last planned window, completed."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A trial: what it was asked to do, what it measured, how it is recorded."""
+"""A trial: what it was asked to do, and how it is recorded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 
 from autotune.errors import FieldError
-from autotune.model.candidate import Candidate, KnobValue
+from autotune.model.candidate import Candidate
+from autotune.model.measurement import AnyMeasurement
 from autotune.model.outcome import Outcome
 from autotune.model.settings import TrainingSettings
 
@@ -56,45 +57,6 @@ class TrialSpec:
     collective_timeout_s: float = 60.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Window:
-    """Steps that were timed together, on the slowest rank."""
-
-    index: int
-    steps: int
-    samples: int
-    """Over all ranks."""
-    seconds: float
-
-    @property
-    def samples_per_second(self) -> float:
-        return self.samples / self.seconds
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """What a real trial measured, raw. Simulated and predicted values have types of their own."""
-
-    windows: tuple[Window, ...]
-    warmup_steps: int
-    build_s: float
-    """From process start to the first step: imports, rendezvous, building the workload."""
-    warmup_s: float
-    losses: tuple[float, ...]
-    """Mean over the global batch for each optimizer step, warm-up included."""
-    gradient_norms: tuple[float, ...]
-    """Total norm for each optimizer step, before clipping."""
-    peak_memory_bytes: tuple[int, ...]
-    """Per rank: the CUDA allocator's peak, or the process's peak resident set on CPU."""
-    allocator_retries: int
-    """CUDA allocations that succeeded only after a flush of the cache, over all ranks."""
-    parameters: int
-    """Elements of the whole model."""
-    effective: Mapping[str, KnobValue]
-    """Settings read back from the running objects, not from the request."""
-    versions: Mapping[str, str]
-
-
 class Phase(StrEnum):
     """What a trial was launched for."""
 
@@ -121,11 +83,11 @@ class Trial:
     started_at: datetime
     seconds: float
     """Launch to the end of the last process."""
-    measurement: Measurement | None
+    measurement: AnyMeasurement | None
     log_path: str
     log_tail: str
 
     @property
-    def scored(self) -> Measurement | None:
+    def scored(self) -> AnyMeasurement | None:
         """The measurement, if the trial counts as a result of its candidate."""
         return self.measurement if self.outcome is Outcome.COMPLETED else None

@@ -2,7 +2,7 @@
 
 import math
 
-from autotune.model import DeviceKind, Measurement
+from autotune.model import DeviceKind, Timings
 
 STEPS = 3
 """Compared from the first step on; later, rounding differences grow by themselves."""
@@ -11,7 +11,7 @@ _TOLERANCE = {DeviceKind.CPU: 1e-3, DeviceKind.CUDA: 2e-2}
 few optimizer steps); on CUDA bfloat16 (eps 7.8e-3) enters at different places by strategy."""
 
 
-def disparity(candidate: Measurement, baseline: Measurement, device: DeviceKind) -> str:
+def disparity(candidate: Timings, baseline: Timings, device: DeviceKind) -> str:
     """How `candidate` trains differently, as a clause; empty if it doesn't."""
     for name, theirs, ours in (
         ("loss", baseline.losses, candidate.losses),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from statistics import median
 
-from autotune.model import Measurement
+from autotune.model import Timings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Score:
         return self.samples_per_second * self.stability
 
 
-def score(measurement: Measurement) -> Score:
+def score(measurement: Timings) -> Score:
     """Score a launch from its raw windows.
 
     The throughput is the median over windows, so that one disturbed window doesn't decide.

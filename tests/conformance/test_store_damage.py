@@ -24,7 +24,7 @@ EVERYWHERE = [
     ("trials", "settings = '{\"micro_batch\": 0}'", f"{TRIAL}.settings.micro_batch: 0 has to be"),
     ("trials", "candidate = 'null'", f"{TRIAL}.candidate: None has to be a mapping"),
     ("trials", "measurement = '7'", f"{TRIAL}.measurement: 7 has to be a mapping"),
-    ("trials", "measurement = '{}'", f"{TRIAL}.measurement.warmup_steps: None is required"),
+    ("trials", "measurement = '{}'", f"{TRIAL}.measurement.losses: None is required"),
     ("trials", "log_tail = '1'", f"{TRIAL}.log_tail: 1 has to be text"),
     ("studies", "status = 'lost'", f"{STUDY}.status: 'lost' is not known"),
     ("studies", "conclusion = 'lost'", f"{STUDY}.conclusion: 'lost' is not known"),
@@ -34,7 +34,10 @@ EVERYWHERE = [
     ("best_configurations", "conclusion = 'x'", f"{BEST}global_batch=64].conclusion: 'x' is not"),
     ("best_configurations", "global_batch = 65", f"{BEST}global_batch=65].settings: '4 x 2 x 8"),
 ]
-HUGE = f'{{"warmup_steps": 1, "build_s": 1{"0" * 400}}}'
+HUGE = (
+    '{"losses": [], "gradient_norms": [], "peak_memory_bytes": [], "allocator_retries": 0, '
+    f'"effective": {{}}, "warmup_steps": 1, "build_s": 1{"0" * 400}}}'
+)
 SQLITE_ONLY = [
     ("trials", "settings = '{\"micro_b'", f"{TRIAL}.settings: '{{\"micro_b' is not JSON"),
     ("trials", "candidate = x'ff00'", f"{TRIAL}.candidate: b'\\xff\\x00' is not JSON"),
