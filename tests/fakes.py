@@ -50,15 +50,18 @@ class FormulaExecutor(Executor):
         if isinstance(speed, Outcome):
             return LaunchEnd(outcome=speed, reason="as the test says", log_path=str(Path("x")))
         rate = speed * self._rng.lognormvariate(0, self._noise)
-        windows = [
-            Window(index=i, steps=10, samples=320, seconds=320 / rate)
-            for i in range(launch.spec.plan.windows)
-        ]
-        for window in windows:
-            if on_window(window) is Verdict.STOP or cancel.is_set():
+        windows: list[Window] = []
+        verdict = Verdict.GO
+        for index in range(launch.spec.plan.windows):
+            windows.append(Window(index=index, steps=10, samples=320, seconds=320 / rate))
+            verdict = on_window(windows[-1])
+            if cancel.is_set():
                 return LaunchEnd(outcome=Outcome.CANCELLED, reason="the test cancelled it")
+            if verdict is not Verdict.GO:
+                break
         return LaunchEnd(
-            outcome=Outcome.COMPLETED, measurement=measurement(windows, self._effective(launch))
+            outcome=Outcome.PRUNED if verdict is Verdict.STOP else Outcome.COMPLETED,
+            measurement=measurement(windows, self._effective(launch)),
         )
 
 

@@ -8,10 +8,8 @@ from rich.text import Text
 
 from autotune.cli.render import changes, duration_text, settings_text
 from autotune.loop.observer import Observer, TrialStart
-from autotune.model import Phase, Trial, Window
+from autotune.model import Trial, Window
 from autotune.scoring.score import score
-
-_PHASES = {Phase.BASELINE: "baseline", Phase.SEARCH: "search", Phase.CONFIRM: "confirm"}
 
 
 class Progress(Observer):
@@ -58,7 +56,7 @@ class Progress(Observer):
         start = self._start
         if start is None:
             return ""
-        parts = [f"[{start.number:3d}] {_PHASES[start.step.phase]:8s}"]
+        parts = [f"[{start.number:3d}] {start.step.phase.value:8s}"]
         parts.append(settings_text(changes(start.step.candidate, start.baseline)))
         return "  ".join(parts)
 

@@ -1,11 +1,13 @@
 """What a study says in the end: the decision, its evidence, and the configuration to save."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from autotune.loop.history import final, mean_rate, reading
-from autotune.loop.plan import MIN_ROUNDS, Plan
+from autotune.loop.history import mean_rate, reading
+from autotune.loop.ledger import Ledger, timed
+from autotune.loop.plan import Plan, diverges, is_too_noisy
 from autotune.model import (
     BestConfiguration,
     Candidate,
@@ -13,16 +15,19 @@ from autotune.model import (
     DeviceKind,
     Evidence,
     Measurement,
+    Outcome,
     Phase,
     Ratio,
     Timings,
-    Trial,
 )
 from autotune.scoring.compare import ratios
+from autotune.scoring.design import MAX_ROUNDS, MIN_ROUNDS, shown_at_least
 from autotune.scoring.parity import disparity
 from autotune.scoring.score import score
 from autotune.space.space import Space
 
+LEAST_ROUNDS = 2
+"""Fewer give no interval."""
 MIN_STABILITY = 0.5
 """A winner whose windows differ more than twofold at the tail is not steady."""
 
@@ -38,25 +43,32 @@ class Decision:
     ratio: Ratio | None = None
 
 
-def decide(plan: Plan, trials: Sequence[Trial], device: DeviceKind) -> Decision:
+def decide(plan: Plan, ledger: Ledger, device: DeviceKind) -> Decision:
     """The decision that the trials allow."""
-    finalists = plan.finalists(trials)
-    baseline_runs = any(trial.scored for trial in trials if trial.candidate == plan.baseline)
-    if not baseline_runs:
-        return _without_baseline(plan, trials, finalists)
+    if diverges(ledger):
+        return _diverges(plan, ledger)
+    if not ledger.has_measured(plan.baseline):
+        return _without_baseline(plan, ledger)
+    if is_too_noisy(ledger):
+        return _keep(plan, _too_noisy(ledger))
+    finalists = plan.finalists(ledger)
     if not finalists:
-        return _keep(plan, _nothing_close(plan, trials))
-    rounds = _complete_rounds(plan, trials)
-    if len(rounds[plan.baseline]) < MIN_ROUNDS:
-        return _unconfirmed(plan, trials, finalists[0])
-    return _from_rounds(plan, trials, rounds, device)
+        return _keep(plan, _nothing_close(plan, ledger))
+    rounds = _complete_rounds(plan, ledger)
+    if len(rounds[plan.baseline]) < LEAST_ROUNDS:
+        return _unconfirmed(plan, ledger, finalists[0])
+    decision = _from_rounds(plan, rounds, device)
+    if len(rounds[plan.baseline]) < MIN_ROUNDS and decision.conclusion is Conclusion.IMPROVED:
+        few = f"with {len(rounds[plan.baseline])} of the {MIN_ROUNDS} rounds that confirm"
+        return replace(
+            decision, conclusion=Conclusion.UNCONFIRMED, reason=f"{decision.reason}, {few}"
+        )
+    return decision
 
 
-def decide_early(plan: Plan, trials: Sequence[Trial], why: str) -> Decision:
+def decide_early(plan: Plan, ledger: Ledger, why: str) -> Decision:
     """What is known when a study is ended before its time: the best reading, never confirmed."""
-    best = [*plan.finalists(trials)[:1], plan.baseline]
-    measured = [arm for arm in best if any(t.scored for t in trials if t.candidate == arm)]
-    if not measured:
+    if ledger.leading is None:
         return Decision(
             conclusion=Conclusion.NO_CANDIDATE,
             candidate=plan.baseline,
@@ -64,18 +76,13 @@ def decide_early(plan: Plan, trials: Sequence[Trial], why: str) -> Decision:
         )
     return Decision(
         conclusion=Conclusion.UNCONFIRMED,
-        candidate=max(
-            measured, key=lambda arm: mean_rate([t for t in trials if t.candidate == arm])
-        ),
+        candidate=ledger.leading,
         reason=f"{why}; this looked best so far",
     )
 
 
 def _from_rounds(
-    plan: Plan,
-    trials: Sequence[Trial],
-    rounds: Mapping[Candidate, Sequence[Timings]],
-    device: DeviceKind,
+    plan: Plan, rounds: Mapping[Candidate, Sequence[Timings]], device: DeviceKind
 ) -> Decision:
     rates = {
         arm: [score(measurement).samples_per_second for measurement in measurements]
@@ -120,19 +127,38 @@ def _unfit(arm: Sequence[Timings], baseline: Sequence[Timings], device: DeviceKi
     return f"it trains differently ({different})" if different else ""
 
 
-def _without_baseline(
-    plan: Plan, trials: Sequence[Trial], finalists: Sequence[Candidate]
-) -> Decision:
-    tried = final(trials, Phase.BASELINE)
+def _diverges(plan: Plan, ledger: Ledger) -> Decision:
+    failed = next(t for t in ledger.baselines if t.outcome is Outcome.DIVERGED)
+    return Decision(
+        conclusion=Conclusion.NO_CANDIDATE,
+        candidate=plan.baseline,
+        reason=f"the baseline itself doesn't train ({failed.reason}), so no configuration can be "
+        "compared with it; look at the learning rate, the data and the dtype first",
+    )
+
+
+def _too_noisy(ledger: Ledger) -> str:
+    launches = len(ledger.baselines)
+    least = math.expm1(shown_at_least(ledger.noise.launch, MAX_ROUNDS))
+    return (
+        f"{launches} launches of the baseline differ so much ({100 * ledger.noise.launch:.0f} % "
+        f"from launch to launch) that no gain below {100 * least:.0f} % could be shown; end what "
+        "else runs on this machine, look for throttling, and run it again"
+    )
+
+
+def _without_baseline(plan: Plan, ledger: Ledger) -> Decision:
+    tried = ledger.baselines
     failed = f"the baseline doesn't run here ({tried[-1].reason})" if tried else "nothing was run"
+    finalists = plan.finalists(ledger)
     if not finalists:
-        count = len({trial.candidate for trial in trials if trial.outcome.is_final})
+        count = len({trial.candidate for trial in ledger.trials if trial.outcome.is_final})
         return Decision(
             conclusion=Conclusion.NO_CANDIDATE,
             candidate=plan.baseline,
             reason=f"{failed}, and none of {count} candidates worked" if count else failed,
         )
-    launches = _confirmations(trials)
+    launches = ledger.confirmations
     steady = [arm for arm in finalists if arm in launches and all(t.scored for t in launches[arm])]
     best = max(steady, key=lambda arm: mean_rate(launches[arm]), default=finalists[0])
     return Decision(
@@ -142,10 +168,8 @@ def _without_baseline(
     )
 
 
-def _unconfirmed(plan: Plan, trials: Sequence[Trial], best: Candidate) -> Decision:
-    rate = mean_rate([t for t in trials if t.candidate == best])
-    baseline = mean_rate([t for t in trials if t.candidate == plan.baseline])
-    if rate <= baseline:
+def _unconfirmed(plan: Plan, ledger: Ledger, best: Candidate) -> Decision:
+    if ledger.log_rate(best) <= ledger.log_rate(plan.baseline):
         return _keep(plan, "nothing in the search was faster than the baseline")
     return Decision(
         conclusion=Conclusion.UNCONFIRMED,
@@ -154,20 +178,17 @@ def _unconfirmed(plan: Plan, trials: Sequence[Trial], best: Candidate) -> Decisi
     )
 
 
-def _nothing_close(plan: Plan, trials: Sequence[Trial]) -> str:
-    searched = final(trials, Phase.SEARCH)
-    best = max((mean_rate([trial]) for trial in searched), default=0.0)
-    if not searched:
+def _nothing_close(plan: Plan, ledger: Ledger) -> str:
+    count = len(ledger.searched)
+    if not count:
         return "there was no time, or no other candidate, to try"
-    if not best:
-        return f"none of the other {len(searched)} candidates worked"
-    baseline = mean_rate(final(trials, Phase.BASELINE))
-    tried = (
-        "the other candidate didn't come"
-        if len(searched) == 1
-        else (f"none of the other {len(searched)} candidates came")
-    )
-    return f"{tried} close: the best reading was {_percent(best / baseline)}"
+    rates = [math.log(score(m).samples_per_second) for t in ledger.searched if (m := timed(t))]
+    if not rates:
+        return f"none of the other {count} candidates worked"
+    tried = "the other candidate" if count == 1 else f"none of the other {count} candidates"
+    best = math.exp(max(rates) - ledger.log_rate(plan.baseline))
+    verb = "didn't come" if count == 1 else "came"
+    return f"{tried} {verb} close: the best reading was {_percent(best)}"
 
 
 def _keep(plan: Plan, reason: str, ratio: Ratio | None = None) -> Decision:
@@ -176,19 +197,12 @@ def _keep(plan: Plan, reason: str, ratio: Ratio | None = None) -> Decision:
     )
 
 
-def _confirmations(trials: Sequence[Trial]) -> dict[Candidate, list[Trial]]:
-    launches: dict[Candidate, list[Trial]] = {}
-    for trial in final(trials, Phase.CONFIRM):
-        launches.setdefault(trial.candidate, []).append(trial)
-    return launches
-
-
-def _complete_rounds(plan: Plan, trials: Sequence[Trial]) -> dict[Candidate, list[Timings]]:
+def _complete_rounds(plan: Plan, ledger: Ledger) -> dict[Candidate, list[Timings]]:
     """For each arm that never failed, its measurements in rounds that all such arms completed."""
-    launches = _confirmations(trials)
+    launches = ledger.confirmations
     arms = [
         arm
-        for arm in plan.arms(trials)
+        for arm in plan.arms(ledger)
         if arm == plan.baseline or all(trial.scored for trial in launches.get(arm, []))
     ]
     count = min((len(launches.get(arm, [])) for arm in arms), default=0)
@@ -208,7 +222,7 @@ def _interval(ratio: Ratio) -> str:
 
 def best_configuration(
     plan: Plan,
-    trials: Sequence[Trial],
+    ledger: Ledger,
     decision: Decision,
     space: Space,
     *,
@@ -218,12 +232,11 @@ def best_configuration(
     """`decision` as the configuration to save. Not for Conclusion.NO_CANDIDATE."""
     # A confirmed answer counts the interleaved launches only.
     phases = {Phase.CONFIRM} if decision.ratio else set(Phase)
-    counted = [trial for trial in trials if trial.phase in phases]
-    used = [trial for trial in trials if trial.candidate == decision.candidate and trial.scored]
+    counted = [trial for trial in ledger.trials if trial.phase in phases]
+    used = [t for t in ledger.trials if t.candidate == decision.candidate and t.scored]
     last = used[-1].measurement if used else None
-    versions = last.versions if isinstance(last, Measurement) else {}
     # What did nothing is not part of the answer.
-    exported = plan.effects.idle(trials).reduced(decision.candidate)
+    exported = ledger.effects.idle.reduced(decision.candidate)
     winner = None
     if decision.conclusion is not Conclusion.KEEP_DEFAULTS:
         winner = reading(t for t in counted if t.candidate == decision.candidate)
@@ -237,10 +250,10 @@ def best_configuration(
             winner=winner,
             ratio=decision.ratio if winner else None,
             device=space.facts.device,
-            trials=len(trials),
+            trials=len(ledger.trials),
             reason=decision.reason,
         ),
-        versions=versions,
+        versions=last.versions if isinstance(last, Measurement) else {},
         run_id=run_id,
         created_at=now,
     )

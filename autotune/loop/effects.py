@@ -1,7 +1,7 @@
 """Which knobs did nothing, by what trials read back: such a candidate is another in disguise."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autotune.model import Candidate, KnobValue, Trial, encode
@@ -23,13 +23,15 @@ class Idle:
     space: Space
     reasons: dict[_Key, str] = field(default_factory=dict)
 
-    def learn(self, trial: Trial, idle: Mapping[str, str]) -> None:
-        """Take in what `without_effect` says of a trial."""
+    def learn(self, trial: Trial, idle: Mapping[str, str]) -> bool:
+        """Take in what `without_effect` says of a trial; whether that is news."""
+        known = len(self.reasons)
         for name, reason in idle.items():
             # A variable that nobody looks for does nothing whatever its value.
             is_unread = all(part.endswith(_UNREAD) for part in reason.split(", "))
             key = _key(trial.candidate, name)
             self.reasons[(*key[:2], _ANY) if is_unread else key] = reason
+        return len(self.reasons) > known
 
     def of(self, candidate: Candidate) -> dict[str, str]:
         """The knobs of `candidate` that would do nothing, each with the reason."""
@@ -61,20 +63,31 @@ class Idle:
 
 
 class EffectLog:
-    """What the trials of one study show; each is looked at once."""
+    """What the trials of one study show together; each is looked at once."""
 
     def __init__(self, space: Space) -> None:
-        self.space = space
-        self._seen: dict[int, dict[str, str]] = {}
+        self.idle = Idle(space=space)
+        self._measured: dict[Candidate, Trial] = {}
+        """The first trial of each candidate."""
+        self._plain: dict[Candidate, Trial] = {}
+        """The same by what the candidates really are."""
 
-    def idle(self, trials: Iterable[Trial]) -> Idle:
-        """What all of `trials` show together."""
-        found = Idle(space=self.space)
-        for trial in trials:
-            if trial.number not in self._seen:
-                self._seen[trial.number] = without_effect(trial, self.space)
-            found.learn(trial, self._seen[trial.number])
-        return found
+    def add(self, trial: Trial) -> None:
+        """Take in the next trial; what says nothing of its candidate is passed over."""
+        if not trial.outcome.is_final:
+            return
+        self._measured.setdefault(trial.candidate, trial)
+        if self.idle.learn(trial, without_effect(trial, self.idle.space)):
+            self._plain = {}
+            for known in self._measured.values():
+                self._plain.setdefault(self.idle.reduced(known.candidate), known)
+        else:
+            self._plain.setdefault(self.idle.reduced(trial.candidate), trial)
+
+    def twin(self, candidate: Candidate) -> Trial | None:
+        """A trial of what `candidate` really is, if knobs of it do nothing."""
+        plain = self.idle.reduced(candidate)
+        return None if plain == candidate else self._plain.get(plain)
 
 
 def without_effect(trial: Trial, space: Space) -> dict[str, str]:

@@ -4,6 +4,7 @@ import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from autotune.loop.ledger import Ledger
 from autotune.loop.proposals import Proposals, Skip
 from autotune.model import (
     PRESETS,
@@ -137,32 +138,32 @@ class FittingProposals(Proposals):
     def __post_init__(self) -> None:
         self.judges = [self._skip_unfit, *self.judges]
 
-    def next(self, trials: Sequence[Trial]) -> Candidate | None:
+    def next(self, ledger: Ledger) -> Candidate | None:
         """The next candidate to launch; None when there is none."""
-        self._learn(trials)
+        self._learn(ledger)
         self._put_off = 0
-        candidate = self._fitting_after_all() or super().next(trials) or self._least_near()
+        candidate = self._fitting_after_all() or super().next(ledger) or self._least_near()
         if candidate is not None:
             self._waiting.pop(candidate, None)
             self.skipped.pop(candidate, None)
         return candidate
 
-    def left_out(self, trials: Sequence[Trial]) -> LeftOut:
-        """What was skipped for want of memory, by what `trials` show in the end."""
-        self._learn(trials)
+    def left_out(self, ledger: Ledger) -> LeftOut:
+        """What was skipped for want of memory, by what the trials show in the end."""
+        self._learn(ledger)
         verdicts = self._verdicts()
         return LeftOut(
             cannot={c: v for c, v in verdicts.items() if v.fit is Fit.CANNOT},
             near={c: v for c, v in verdicts.items() if v.fit is not Fit.CANNOT},
         )
 
-    def _learn(self, trials: Sequence[Trial]) -> None:
-        self.memory.learn(trials)
+    def _learn(self, ledger: Ledger) -> None:
+        self.memory.learn(ledger.trials)
         for candidate, verdict in self._verdicts().items():
             self.skipped[candidate] = verdict.reason or self.skipped[candidate]
 
-    def _skip_unfit(self, candidate: Candidate, trials: Sequence[Trial]) -> Skip | None:
-        del trials
+    def _skip_unfit(self, candidate: Candidate, ledger: Ledger) -> Skip | None:
+        del ledger
         verdict = self.memory.judge(candidate)
         if verdict is None or verdict.fit is Fit.FITS:
             return None

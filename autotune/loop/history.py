@@ -3,16 +3,11 @@
 from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
-from autotune.model import Candidate, Outcome, Phase, Reading, Trial
+from autotune.model import Outcome, Reading, Trial
 from autotune.scoring.score import score
 
 MAX_ATTEMPTS = 3
 """Launches of one candidate whose trials the machine, not the candidate, made fail."""
-
-
-def final(trials: Iterable[Trial], phase: Phase) -> list[Trial]:
-    """The trials of `phase` that tell something about their candidates."""
-    return [trial for trial in trials if trial.phase is phase and trial.outcome.is_final]
 
 
 def failed_attempts(trials: Sequence[Trial]) -> int:
@@ -25,20 +20,14 @@ def failed_attempts(trials: Sequence[Trial]) -> int:
     return count
 
 
-def search_value(trial: Trial) -> float | None:
-    """What the search is told of a final trial: its score, or None if it is infeasible."""
-    measurement = trial.scored
-    return None if measurement is None else score(measurement).value
-
-
-def by_score(trials: Iterable[Trial]) -> list[Candidate]:
-    """The candidates of the search that completed, the best first."""
-    values: dict[Candidate, float] = {}
-    for trial in final(trials, Phase.SEARCH):
-        value = search_value(trial)
-        if value is not None:
-            values[trial.candidate] = value
-    return sorted(values, key=lambda candidate: -values[candidate])
+def failed_in_a_row(trials: Sequence[Trial]) -> int:
+    """How many trials at the end of the study failed without one completing between them."""
+    count = 0
+    for trial in reversed(trials):
+        if trial.outcome in (Outcome.COMPLETED, Outcome.PRUNED):
+            break
+        count += trial.outcome is not Outcome.CANCELLED
+    return count
 
 
 def reading(trials: Iterable[Trial]) -> Reading | None:
@@ -60,13 +49,3 @@ def mean_rate(trials: Iterable[Trial]) -> float:
     """Mean samples/s of the completed ones of `trials`; 0 if there are none."""
     found = reading(trials)
     return found.samples_per_second if found else 0.0
-
-
-def failed_in_a_row(trials: Sequence[Trial]) -> int:
-    """How many trials at the end of the study failed without one completing between them."""
-    count = 0
-    for trial in reversed(trials):
-        if trial.scored:
-            break
-        count += trial.outcome is not Outcome.CANCELLED
-    return count

@@ -3,31 +3,32 @@
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
-from autotune.loop.effects import EffectLog
-from autotune.loop.history import (
-    MAX_ATTEMPTS,
-    by_score,
-    failed_attempts,
-    failed_in_a_row,
-    final,
-    mean_rate,
-)
+from autotune.loop.contest import FINALISTS, Contest, hoped_gain
+from autotune.loop.history import MAX_ATTEMPTS, failed_attempts, failed_in_a_row
+from autotune.loop.ledger import Ledger
 from autotune.model import Candidate, Outcome, Phase, StudySpec, Trial
+from autotune.scoring.design import MAX_ROUNDS, MIN_ROUNDS, rounds_needed, shown_at_least
 
-BASELINE_LAUNCHES = 2
-FINALISTS = 2
-ROUNDS = 5
-CLOSE = 0.9
-"""Share of the baseline's samples/s that a finalist has to have reached: launches on quiet machines
-differ by 3 to 4 %, so what fell further behind would need a reading three deviations off."""
-MIN_ROUNDS = 2
-"""Fewer rounds give no interval: the answer is then unconfirmed."""
+BASELINE_LAUNCHES = 3
+NOISY_LAUNCHES = 5
+"""Of the baseline, before a machine is given up as too noisy."""
+BASELINE_EVERY = 10
+"""Search trials between further launches of the baseline, which show noise and drift."""
+MOST_CONTESTS = 10
+"""Fresh launches of contenders, all together."""
 CONFIRM_SHARE = 0.6
-"""Most of a time budget that confirmation may be given, at the search's expense."""
+"""Most of a time budget that confirmation may be given beyond its least, at the search's cost."""
+MARGIN = 1.1
+"""What launches may take longer than before."""
+PATIENCE = 40
+"""Search trials without a new leader, after which a better one is unlikely."""
 HOPELESS = 10
 """Failures in a row, with no success in the study, after which it stops."""
+LEAST_LAUNCHES = BASELINE_LAUNCHES + 1 + 2 * MIN_ROUNDS
+"""Of the smallest study that can confirm anything."""
+INDISTINCT = 0.25
+"""Log ratio: a machine on which no smaller gain can be shown tells nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,44 +47,47 @@ class Plan:
     """Decides on the next step of one study."""
 
     spec: StudySpec
-    effects: EffectLog
     baseline: Candidate
 
-    def next_step(self, trials: Sequence[Trial], elapsed_s: float, ask: Ask) -> Step | None:
+    def next_step(self, ledger: Ledger, elapsed_s: float, ask: Ask) -> Step | None:
         """The next trial to launch; None when the study has ended or can't go on."""
-        if self._is_hopeless(trials):
+        trials = ledger.trials
+        if is_hopeless(trials) or diverges(ledger):
             return None
         if trials and not trials[-1].outcome.is_final:
             return Step(phase=trials[-1].phase, candidate=trials[-1].candidate)
-        if self._needs_baseline(trials):
+        if self._needs_baseline(ledger):
             return Step(phase=Phase.BASELINE, candidate=self.baseline)
-        if self._is_searching(trials, elapsed_s) and (candidate := ask()):
+        if is_too_noisy(ledger):
+            return None
+        if self._is_searching(ledger, elapsed_s) and (candidate := ask()):
             return Step(phase=Phase.SEARCH, candidate=candidate)
-        return self._confirm(trials, elapsed_s)
+        return self._contend(ledger, elapsed_s) or self._confirm(ledger, elapsed_s)
 
-    def finalists(self, trials: Sequence[Trial]) -> list[Candidate]:
-        """The candidates that are measured against the baseline: the best of those close to it.
+    def finalists(self, ledger: Ledger) -> list[Candidate]:
+        """The candidates that are measured against the baseline: one, if time is short."""
+        finalists = Contest.of(ledger, self.baseline).finalists
+        if self.spec.budget_s is None or len(finalists) < 2:
+            return finalists
+        # By the trials' own time, so that a resumed study has the same finalists.
+        left_s = self.spec.budget_s - ledger.unconfirmed_s
+        launches = MIN_ROUNDS * (1 + len(finalists))
+        return finalists if launches * MARGIN * ledger.launch_s() <= left_s else finalists[:1]
 
-        By the search alone: confirmation must not change whom it confirms.
-        """
-        trials = [trial for trial in trials if trial.phase is not Phase.CONFIRM]
-        least = CLOSE * mean_rate(final(trials, Phase.BASELINE))
-        idle = self.effects.idle(trials)
-        # A candidate whose difference does nothing is another one: launching both tells nothing.
-        seen = {idle.reduced(self.baseline)}
-        chosen: list[Candidate] = []
-        for candidate in by_score(trials):
-            plain = idle.reduced(candidate)
-            rate = mean_rate(t for t in trials if t.candidate == candidate)
-            if plain not in seen and rate >= least and len(chosen) < FINALISTS:
-                chosen.append(candidate)
-                seen.add(plain)
-        return chosen
-
-    def arms(self, trials: Sequence[Trial]) -> list[Candidate]:
+    def arms(self, ledger: Ledger) -> list[Candidate]:
         """What each round of confirmation launches: the finalists, and the baseline if it runs."""
-        runs = any(trial.scored for trial in final(trials, Phase.BASELINE))
-        return ([self.baseline] if runs else []) + self.finalists(trials)
+        runs = ledger.has_measured(self.baseline)
+        return ([self.baseline] if runs else []) + self.finalists(ledger)
+
+    def rounds(self, ledger: Ledger) -> int:
+        """How many rounds confirmation takes, by what is known before it."""
+        return self._rounds(ledger, self.finalists(ledger))
+
+    def _rounds(self, ledger: Ledger, finalists: Sequence[Candidate]) -> int:
+        if not finalists or not ledger.has_measured(self.baseline):
+            return MIN_ROUNDS
+        gain = hoped_gain(ledger, self.baseline, finalists[0])
+        return rounds_needed(ledger.noise.launch, gain, len(finalists))
 
     def is_stuck(self, trials: Sequence[Trial]) -> bool:
         """Whether the machine, not the candidates, keeps trials from running.
@@ -92,49 +96,88 @@ class Plan:
         """
         return failed_attempts(trials) >= MAX_ATTEMPTS
 
-    def _is_hopeless(self, trials: Sequence[Trial]) -> bool:
-        failed = failed_in_a_row(trials)
-        return failed >= HOPELESS and failed == sum(1 for t in trials if t.outcome.is_final)
+    def why_ended(self, ledger: Ledger, ask: Ask, exhausted: str) -> str:
+        """Why the search went no further, as a clause."""
+        tried = len(ledger.searched)
+        if self.spec.max_trials is not None and tried >= self.spec.max_trials:
+            return f"the {tried} candidates asked for were tried"
+        if tried - ledger.last_gain >= PATIENCE:
+            return f"the last {PATIENCE} candidates brought nothing better"
+        return exhausted if ask() is None else "the budget is used up"
 
-    def _needs_baseline(self, trials: Sequence[Trial]) -> bool:
-        launches = final(trials, Phase.BASELINE)
+    def _needs_baseline(self, ledger: Ledger) -> bool:
+        launches = ledger.baselines
         if any(trial.outcome is Outcome.OUT_OF_MEMORY for trial in launches):
             return False
-        return len(launches) < BASELINE_LAUNCHES
-
-    def _is_searching(self, trials: Sequence[Trial], elapsed_s: float) -> bool:
-        if any(trial.phase is Phase.CONFIRM for trial in trials):
+        if len(launches) < BASELINE_LAUNCHES:
+            return True
+        if is_too_noisy(ledger):
+            return len(launches) < NOISY_LAUNCHES
+        if not ledger.has_measured(self.baseline) or self._has_left_search(ledger):
             return False
-        tried = len(final(trials, Phase.SEARCH))
+        return len(ledger.searched) // BASELINE_EVERY > len(launches) - BASELINE_LAUNCHES
+
+    def _has_left_search(self, ledger: Ledger) -> bool:
+        return bool(ledger.contests or ledger.confirmations)
+
+    def _is_searching(self, ledger: Ledger, elapsed_s: float) -> bool:
+        if self._has_left_search(ledger):
+            return False
+        tried = len(ledger.searched)
         if self.spec.max_trials is not None and tried >= self.spec.max_trials:
             return False
-        if self.spec.budget_s is None:
-            return True
-        launch_s = _launch_s(trials)
-        close = len(self.finalists(trials))
-        # As long as nothing is close, time is kept for one finalist that may still turn up.
-        launches = ROUNDS * (1 + close) if close else MIN_ROUNDS * 2
-        reserve_s = min(launch_s * launches, self.spec.budget_s * CONFIRM_SHARE)
-        return elapsed_s + launch_s + reserve_s <= self.spec.budget_s
+        if tried - ledger.last_gain >= PATIENCE:
+            return False
+        return self._fits(ledger.launch_s() + self._reserve_s(ledger), elapsed_s)
 
-    def _confirm(self, trials: Sequence[Trial], elapsed_s: float) -> Step | None:
-        arms = self.arms(trials)
-        done = len(final(trials, Phase.CONFIRM))
-        if not self.finalists(trials) or done >= ROUNDS * len(arms):
+    def _reserve_s(self, ledger: Ledger) -> float:
+        """Seconds that are kept for confirmation: for its least in any case."""
+        launch_s = ledger.launch_s()
+        least_s = 2 * MIN_ROUNDS * launch_s
+        if self.spec.budget_s is None or ledger.leading in (None, self.baseline):
+            # As long as nothing is better, time is kept for one finalist that may still turn up.
+            return least_s
+        finalists = [ledger.leading] * FINALISTS
+        launches = self._rounds(ledger, finalists) * (1 + FINALISTS) + MOST_CONTESTS
+        return max(least_s, min(launch_s * launches, self.spec.budget_s * CONFIRM_SHARE))
+
+    def _contend(self, ledger: Ledger, elapsed_s: float) -> Step | None:
+        if ledger.confirmations or ledger.contests >= MOST_CONTESTS:
             return None
-        if done % len(arms) == 0 and not self._round_fits(trials, len(arms), elapsed_s):
+        contender = Contest.of(ledger, self.baseline).next()
+        least_s = (1 + 2 * MIN_ROUNDS) * ledger.launch_s()
+        if contender is None or not self._fits(least_s, elapsed_s):
+            return None
+        return Step(phase=Phase.CONTEND, candidate=contender)
+
+    def _confirm(self, ledger: Ledger, elapsed_s: float) -> Step | None:
+        arms = self.arms(ledger)
+        done = sum(map(len, ledger.confirmations.values()))
+        if not self.finalists(ledger) or done >= self.rounds(ledger) * len(arms):
+            return None
+        if done % len(arms) == 0 and not self._fits(len(arms) * ledger.launch_s(), elapsed_s):
             return None
         order = list(arms)
         random.Random(f"{self.spec.seed}:round:{done // len(arms)}").shuffle(order)
         return Step(phase=Phase.CONFIRM, candidate=order[done % len(arms)])
 
-    def _round_fits(self, trials: Sequence[Trial], arms: int, elapsed_s: float) -> bool:
-        if self.spec.budget_s is None:
-            return True
-        return elapsed_s + arms * _launch_s(trials) <= self.spec.budget_s
+    def _fits(self, seconds: float, elapsed_s: float) -> bool:
+        return self.spec.budget_s is None or elapsed_s + seconds <= self.spec.budget_s
 
 
-def _launch_s(trials: Sequence[Trial]) -> float:
-    """Seconds that a launch takes, from those that ended; 0 before the first."""
-    seconds = [trial.seconds for trial in trials if trial.outcome.is_final]
-    return fmean(seconds) if seconds else 0.0
+def is_hopeless(trials: Sequence[Trial]) -> bool:
+    """Whether nothing has worked in many trials."""
+    failed = failed_in_a_row(trials)
+    return failed >= HOPELESS and failed == sum(1 for t in trials if t.outcome.is_final)
+
+
+def diverges(ledger: Ledger) -> bool:
+    """Whether the baseline's own loss isn't finite, so that there is nothing to compare with."""
+    return any(trial.outcome is Outcome.DIVERGED for trial in ledger.baselines)
+
+
+def is_too_noisy(ledger: Ledger) -> bool:
+    """Whether launches differ so much that nothing could be told apart."""
+    if ledger.searched or len(ledger.baselines) < BASELINE_LAUNCHES:
+        return False
+    return shown_at_least(ledger.noise.launch, MAX_ROUNDS) > INDISTINCT

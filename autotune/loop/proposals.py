@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from autotune.loop.effects import EffectLog
-from autotune.loop.history import final, search_value
+from autotune.loop.ledger import Ledger
 from autotune.model import Candidate, Phase, Trial
 from autotune.strategies.base import SearchStrategy
 
@@ -21,7 +20,7 @@ class Skip:
     reason: str
 
 
-Judge = Callable[[Candidate, Sequence[Trial]], Skip | None]
+Judge = Callable[[Candidate, Ledger], Skip | None]
 """Whether a candidate can be skipped, by the trials so far; a pure function of both."""
 
 
@@ -37,53 +36,45 @@ class Proposals:
     judges: Sequence[Judge]
     skipped: dict[Candidate, str] = field(default_factory=dict)
 
-    def replay(self, trials: Sequence[Trial]) -> None:
-        """Bring the strategy to where it was when these trials had been launched."""
+    def replay(self, trials: Sequence[Trial], ledger: Ledger) -> None:
+        """Bring the strategy and the ledger to where they were after these trials."""
         for index, trial in enumerate(trials):
             is_repeated = index > 0 and not trials[index - 1].outcome.is_final
             if trial.phase is Phase.SEARCH and not is_repeated:
-                self.next(trials[:index])
-            self.tell(trial)
+                self.next(ledger)
+            ledger.add(trial)
+            self.tell(trial, ledger)
 
-    def next(self, trials: Sequence[Trial]) -> Candidate | None:
+    def next(self, ledger: Ledger) -> Candidate | None:
         """The next candidate to launch; None when there is none."""
         for _ in range(_MOST_SKIPPED):
             candidate = self.strategy.ask()
             if candidate is None:
                 return None
-            skip = self._judge(candidate, trials)
+            skip = self._judge(candidate, ledger)
             if skip is None:
                 return candidate
             self.skipped[candidate] = skip.reason
             self.strategy.tell(candidate, skip.value)
         return None
 
-    def tell(self, trial: Trial) -> None:
-        """Tell the strategy of an ended trial, if it says something about its candidate."""
+    def tell(self, trial: Trial, ledger: Ledger) -> None:
+        """Tell the strategy of the trial just added, if it says something about its candidate."""
         if trial.phase is not Phase.CONFIRM and trial.outcome.is_final:
-            self.strategy.tell(trial.candidate, search_value(trial))
+            self.strategy.tell(trial.candidate, ledger.values[trial.candidate])
 
-    def _judge(self, candidate: Candidate, trials: Sequence[Trial]) -> Skip | None:
+    def _judge(self, candidate: Candidate, ledger: Ledger) -> Skip | None:
         for judge in self.judges:
-            if skip := judge(candidate, trials):
+            if skip := judge(candidate, ledger):
                 return skip
         return None
 
 
-def known_in_disguise(effects: EffectLog) -> Judge:
-    """A judge that skips what equals a measured candidate but for knobs that do nothing."""
-
-    def judge(candidate: Candidate, trials: Sequence[Trial]) -> Skip | None:
-        idle = effects.idle(trials)
-        plain = idle.reduced(candidate)
-        if plain == candidate:
-            return None
-        for trial in [*final(trials, Phase.SEARCH), *final(trials, Phase.BASELINE)]:
-            if idle.reduced(trial.candidate) == plain:
-                reasons = "; ".join(f"{n}: {why}" for n, why in idle.of(candidate).items())
-                return Skip(
-                    value=search_value(trial), reason=f"same as trial {trial.number}: {reasons}"
-                )
+def known_in_disguise(candidate: Candidate, ledger: Ledger) -> Skip | None:
+    """Skip what equals a measured candidate but for knobs that do nothing."""
+    twin = ledger.effects.twin(candidate)
+    if twin is None:
         return None
-
-    return judge
+    reasons = "; ".join(f"{n}: {why}" for n, why in ledger.effects.idle.of(candidate).items())
+    value = ledger.values[twin.candidate]
+    return Skip(value=value, reason=f"same as trial {twin.number}: {reasons}")

@@ -9,18 +9,17 @@ from threading import Event
 
 from autotune.executors.base import Executor, Launch, LaunchEnd
 from autotune.loop.conclude import Decision, best_configuration, decide, decide_early
-from autotune.loop.effects import EffectLog
 from autotune.loop.fit import FittingProposals, LeftOut, memory_knowledge
-from autotune.loop.history import final
+from autotune.loop.ledger import Ledger
 from autotune.loop.observer import Observer, TrialStart
 from autotune.loop.plan import Plan, Step
 from autotune.loop.proposals import known_in_disguise
+from autotune.loop.race import Race
 from autotune.model import (
     BestConfiguration,
     Candidate,
     Conclusion,
     MeasurementPlan,
-    Phase,
     Study,
     StudyStatus,
     Trial,
@@ -28,6 +27,8 @@ from autotune.model import (
     Window,
 )
 from autotune.model.protocol import Verdict
+from autotune.scoring.drift import Drift
+from autotune.scoring.noise import Noise
 from autotune.space.memory import Capacity
 from autotune.space.space import Space
 from autotune.storage.base import Store
@@ -49,6 +50,10 @@ class StudyEnd:
     interrupted: bool
     stuck: bool
     """Trials can't be run on this machine any more."""
+    search_ended: str
+    """Why the search went no further, as a clause; empty if there was none."""
+    noise: Noise
+    drift: Drift
     skipped: Mapping[Candidate, str]
     """Proposals that needed no launch, each with the reason."""
     left_out: LeftOut
@@ -77,38 +82,36 @@ class StudyRunner:
 
     def run(self) -> StudyEnd:
         """Run what is left of the study, and save its answer."""
-        plan = Plan(
-            spec=self.study.spec,
-            effects=EffectLog(self.space),
-            baseline=self.space.baseline(),
-        )
-        trials = list(self.store.trials(self.study.run_id))
-        proposals = FittingProposals(
+        plan = Plan(spec=self.study.spec, baseline=self.space.baseline())
+        ledger = Ledger(self.space)
+        proposals = self._proposals(plan)
+        proposals.replay(list(self.store.trials(self.study.run_id)), ledger)
+        used_s, known = ledger.elapsed_s, len(ledger.trials)
+        started = self.clock()
+        while not self.cancel.is_set() and not plan.is_stuck(ledger.trials[known:]):
+            elapsed_s = used_s + self.clock() - started
+            step = plan.next_step(ledger, elapsed_s, lambda: proposals.next(ledger))
+            if step is None:
+                break
+            trial = self._launch(step, plan, ledger, elapsed_s)
+            self.store.add_trial(trial)
+            ledger.add(trial)
+            proposals.tell(trial, ledger)
+            self.observer.trial_ended(trial)
+        return self._end(plan, ledger, proposals, stuck=plan.is_stuck(ledger.trials[known:]))
+
+    def _proposals(self, plan: Plan) -> FittingProposals:
+        return FittingProposals(
             strategy=self.strategy,
-            judges=[known_in_disguise(plan.effects)],
+            judges=[known_in_disguise],
             memory=memory_knowledge(
                 self.space, plan.spec.target.workload, self.executor.machine(), self.capacity
             ),
         )
-        proposals.replay(trials)
-        used_s = sum(trial.seconds for trial in trials)
-        started = self.clock()
-        known = len(trials)
-        while not self.cancel.is_set() and not plan.is_stuck(trials[known:]):
-            elapsed_s = used_s + self.clock() - started
-            step = plan.next_step(trials, elapsed_s, lambda: proposals.next(trials))
-            if step is None:
-                break
-            trial = self._launch(step, plan, trials, elapsed_s)
-            self.store.add_trial(trial)
-            trials.append(trial)
-            proposals.tell(trial)
-            self.observer.trial_ended(trial)
-        return self._end(plan, trials, proposals, stuck=plan.is_stuck(trials[known:]))
 
-    def _launch(self, step: Step, plan: Plan, trials: list[Trial], elapsed_s: float) -> Trial:
+    def _launch(self, step: Step, plan: Plan, ledger: Ledger, elapsed_s: float) -> Trial:
         spec = self.study.spec
-        number = trials[-1].number + 1 if trials else 0
+        number = ledger.trials[-1].number + 1 if ledger.trials else 0
         remaining_s = None if spec.budget_s is None else max(0.0, spec.budget_s - elapsed_s)
         self.observer.trial_started(
             TrialStart(number=number, step=step, baseline=plan.baseline, remaining_s=remaining_s)
@@ -126,35 +129,36 @@ class StudyRunner:
             nodes=spec.target.nodes,
             ranks_per_node=spec.target.ranks_per_node,
             directory=self.folder / f"trial-{number:04d}",
-            time_limit_s=_time_limit_s(trials),
+            time_limit_s=_time_limit_s(ledger),
         )
         started_at, started = datetime.now(UTC), self.clock()
-        end = self.executor.run(launch, self._on_window, self.cancel)
+        race = Race(ledger=ledger, phase=step.phase)
+        end = self.executor.run(launch, lambda window: self._on_window(race, window), self.cancel)
         return _record(
             self.study.run_id, number, step, launch, end, started_at, self.clock() - started
         )
 
-    def _on_window(self, window: Window) -> Verdict:
+    def _on_window(self, race: Race, window: Window) -> Verdict:
         self.observer.window_closed(window)
-        return Verdict.STOP if self.cancel.is_set() else Verdict.GO
+        return Verdict.STOP if self.cancel.is_set() else race.verdict(window)
 
     def _end(
-        self, plan: Plan, trials: list[Trial], proposals: FittingProposals, *, stuck: bool
+        self, plan: Plan, ledger: Ledger, proposals: FittingProposals, *, stuck: bool
     ) -> StudyEnd:
         interrupted = self.cancel.is_set()
         if interrupted:
-            decision = decide_early(plan, trials, "interrupted")
+            decision = decide_early(plan, ledger, "interrupted")
         elif stuck:
             decision = decide_early(
-                plan, trials, f"stopped, since trials can't be run here: {trials[-1].reason}"
+                plan, ledger, f"stopped, since trials can't be run here: {ledger.trials[-1].reason}"
             )
         else:
-            decision = decide(plan, trials, self.space.facts.device)
+            decision = decide(plan, ledger, self.space.facts.device)
         best = None
         if decision.conclusion is not Conclusion.NO_CANDIDATE:
             best = best_configuration(
                 plan,
-                trials,
+                ledger,
                 decision,
                 self.space,
                 run_id=self.study.run_id,
@@ -172,15 +176,25 @@ class StudyRunner:
             best=best,
             interrupted=interrupted,
             stuck=stuck,
+            search_ended="" if interrupted or stuck else _why_ended(plan, ledger, proposals),
+            drift=ledger.drift,
+            noise=ledger.noise,
             skipped=proposals.skipped,
-            left_out=proposals.left_out(trials),
-            no_effect=plan.effects.idle(trials).summary(),
+            left_out=proposals.left_out(ledger),
+            no_effect=ledger.effects.idle.summary(),
         )
 
 
-def _time_limit_s(trials: list[Trial]) -> float:
+def _why_ended(plan: Plan, ledger: Ledger, proposals: FittingProposals) -> str:
+    if not ledger.searched:
+        return ""
+    exhausted = proposals.strategy.exhausted
+    return plan.why_ended(ledger, lambda: proposals.next(ledger), exhausted)
+
+
+def _time_limit_s(ledger: Ledger) -> float:
     """Ten times what the slowest baseline launch took: worse candidates than that can't win."""
-    seconds = [trial.seconds for trial in final(trials, Phase.BASELINE) if trial.scored]
+    seconds = [trial.seconds for trial in ledger.baselines if trial.scored]
     return max(_LEAST_LIMIT_S, _LIMIT_FACTOR * max(seconds)) if seconds else _FIRST_LIMIT_S
 
 

@@ -62,6 +62,8 @@ class Phase(StrEnum):
 
     BASELINE = "baseline"
     SEARCH = "search"
+    CONTEND = "contend"
+    """A further launch of a candidate that is close to the best."""
     CONFIRM = "confirm"
 
 

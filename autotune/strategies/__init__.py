@@ -3,12 +3,15 @@
 from autotune.errors import FieldError
 from autotune.space.space import Space
 from autotune.strategies.base import SearchStrategy
+from autotune.strategies.staged import StagedStrategy
 
-NAMES = ("tpe",)
+NAMES = ("staged", "tpe")
 
 
 def build_strategy(name: str, space: Space, seed: int) -> SearchStrategy:
     """The strategy called `name`. Raises FieldError for an unknown one."""
+    if name == "staged":
+        return StagedStrategy(space, seed)
     if name == "tpe":
         from autotune.strategies.tpe import TpeStrategy  # noqa: PLC0415 - optuna takes a second
 

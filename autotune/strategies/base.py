@@ -12,6 +12,9 @@ class SearchStrategy(ABC):
     and then asks as it would have. So `ask` depends on the seed and on what was told, only.
     """
 
+    exhausted = "every candidate was tried"
+    """Why there is nothing to ask for any more, as a clause."""
+
     @abstractmethod
     def ask(self) -> Candidate | None:
         """A candidate that hasn't been told yet; None when there is none left."""

@@ -11,6 +11,7 @@ import pytest
 from autotune.executors.base import Launch
 from autotune.exporters.document import from_yaml, to_yaml
 from autotune.loop.observer import Observer
+from autotune.loop.plan import MOST_CONTESTS, PATIENCE
 from autotune.loop.study import StudyEnd, StudyRunner
 from autotune.model import (
     Candidate,
@@ -26,6 +27,7 @@ from autotune.model import (
     TrainingSettings,
     Trial,
 )
+from autotune.scoring.design import MIN_ROUNDS
 from autotune.space.catalogue import load_knobs
 from autotune.space.facts import Facts
 from autotune.space.knob import Choice, Effect, Knob, Sets, TargetKind
@@ -109,19 +111,26 @@ def test_a_true_gain_is_found_confirmed_and_saved() -> None:
     assert study.status is StudyStatus.FINISHED
     assert study.conclusion is Conclusion.IMPROVED
     phases = [trial.phase for trial in trials]
-    assert phases == [Phase.BASELINE] * 2 + [Phase.SEARCH] * 12 + [Phase.CONFIRM] * 15
+    assert phases[:3] == [Phase.BASELINE] * 3
+    assert phases.count(Phase.SEARCH) == 12
+    assert phases.count(Phase.BASELINE) == 4, "it is launched again through the search"
+    assert 0 < phases.count(Phase.CONTEND) <= MOST_CONTESTS
+    rounds = phases.count(Phase.CONFIRM)
+    assert phases[-rounds:] == [Phase.CONFIRM] * rounds
+    assert rounds >= MIN_ROUNDS * 2
 
 
 def test_confirmation_interleaves_the_arms() -> None:
     _, trials, _ = run(fsdp_wins)
     confirms = [trial.candidate for trial in trials if trial.phase is Phase.CONFIRM]
-    rounds = [confirms[i : i + 3] for i in range(0, 15, 3)]
-    assert all(len(set(arms)) == 3 for arms in rounds)
-    assert len({tuple(arms) for arms in rounds}) > 1, "the order has to vary between rounds"
+    arms = len(set(confirms))
+    assert arms in (2, 3)
+    rounds = [confirms[i : i + arms] for i in range(0, len(confirms), arms)]
+    assert all(len(set(launched)) == arms for launched in rounds)
+    assert len({tuple(launched) for launched in rounds}) > 1, "the order has to vary between rounds"
 
 
-def test_confirmation_does_not_change_whom_it_confirms() -> None:
-    """A lucky reading in the search is found out, and said with its interval."""
+def test_a_lucky_reading_is_found_out() -> None:
     launches: dict[str, int] = {}
 
     def lucky_once(settings: TrainingSettings) -> float:
@@ -130,18 +139,15 @@ def test_confirmation_does_not_change_whom_it_confirms() -> None:
         return 100.0 if name == "ddp" or launches[name] == 1 else 70.0
 
     end, trials, _ = run(lucky_once, only=("strategy",))
-    confirms = [t.candidate for t in trials if t.phase is Phase.CONFIRM]
-    assert len(confirms) == 15
-    assert len(set(confirms)) == 3
+    assert [t for t in trials if t.phase is Phase.CONTEND]
     assert end.decision.conclusion is Conclusion.KEEP_DEFAULTS
-    assert end.decision.ratio is not None
-    assert end.decision.ratio.high < 0.8
 
 
 def test_no_candidate_is_searched_twice() -> None:
     _, trials, _ = run(fsdp_wins, max_trials=60)
     searched = [trial.candidate for trial in trials if trial.phase is Phase.SEARCH]
-    assert len(searched) == len(set(searched)) == 60
+    assert len(searched) == len(set(searched))
+    assert len(searched) > PATIENCE
 
 
 def test_a_small_space_is_exhausted_and_the_study_ends() -> None:
@@ -391,7 +397,7 @@ def test_a_placebo_is_no_finalist() -> None:
         max_trials=9,
     )
     assert not [t for t in trials if t.phase is Phase.CONFIRM]
-    assert len(trials) == 3
+    assert len(trials) == 4
     assert end.decision.conclusion is Conclusion.KEEP_DEFAULTS
     assert end.no_effect
 

@@ -1,0 +1,164 @@
+"""What a study knows, folded from its trials one by one: so that a resume knows the same."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from autotune.loop.effects import EffectLog
+from autotune.model import AnyMeasurement, Candidate, Outcome, Phase, Trial
+from autotune.scoring.drift import Drift, Timed, drift
+from autotune.scoring.noise import PRIOR_LAUNCH, PRIOR_WINDOW, Noise, Pool
+from autotune.scoring.racing import Leader
+from autotune.scoring.score import score
+from autotune.space.space import Space
+
+
+@dataclass(kw_only=True)
+class Arm:
+    """The completed launches of one candidate, those of confirmation left out."""
+
+    candidate: Candidate
+    rates: list[Timed] = field(default_factory=list)
+    scores: list[Timed] = field(default_factory=list)
+    """With log(score) in place of log(samples/s)."""
+    failed: bool = False
+    """One of its launches was infeasible."""
+
+
+class Ledger:
+    """The trials of one study and what follows from them. `add` is the only change."""
+
+    def __init__(self, space: Space) -> None:
+        self.trials: list[Trial] = []
+        self.effects = EffectLog(space)
+        self.arms: dict[Candidate, Arm] = {}
+        self.baselines: list[Trial] = []
+        """Final launches of the baseline outside confirmation."""
+        self.searched: list[Trial] = []
+        """Final trials of the search."""
+        self.contests = 0
+        """Final launches of contenders, beside their first ones."""
+        self.confirmations: dict[Candidate, list[Trial]] = {}
+        """Final launches in rounds, for each arm in their order."""
+        self.noise = Noise()
+        self.drift = Drift()
+        self.last_gain = 0
+        """Number of search trials after which the leader last changed."""
+        self.values: dict[Candidate, float | None] = {}
+        """What the search is told: the latest score, drift taken out; None if infeasible."""
+        self._leader: Candidate | None = None
+        self._windows = Pool(PRIOR_WINDOW)
+        self._elapsed_s = 0.0
+        self._slowest_s = 0.0
+        self.unconfirmed_s = 0.0
+        """Seconds that the trials before confirmation have taken."""
+
+    def add(self, trial: Trial) -> None:
+        """Take in the next trial."""
+        at_s = self._elapsed_s
+        self._elapsed_s += trial.seconds
+        if trial.phase is not Phase.CONFIRM:
+            self.unconfirmed_s = self._elapsed_s
+        self.trials.append(trial)
+        if not trial.outcome.is_final:
+            return
+        self._slowest_s = max(self._slowest_s, trial.seconds)
+        self._count(trial)
+        if trial.phase is not Phase.CONFIRM:
+            # Confirmation must not change whom it confirms.
+            self.effects.add(trial)
+            self._read(trial, at_s)
+            self.values[trial.candidate] = self._value(trial, at_s)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds that the trials have taken."""
+        return self._elapsed_s
+
+    @property
+    def leader(self) -> Leader | None:
+        """The candidate with the best readings before confirmation."""
+        if self._leader is None:
+            return None
+        arm = self.arms[self._leader]
+        return Leader(log_rate=self.log_rate(arm.candidate), launches=len(arm.rates))
+
+    @property
+    def leading(self) -> Candidate | None:
+        return self._leader
+
+    def log_rate(self, candidate: Candidate) -> float:
+        """Mean log(samples/s) of a candidate's completed launches, drift taken out."""
+        return self._mean(self.arms[candidate].rates)
+
+    def log_score(self, candidate: Candidate) -> float:
+        """The same of log(score)."""
+        return self._mean(self.arms[candidate].scores)
+
+    def has_measured(self, candidate: Candidate) -> bool:
+        return candidate in self.arms and bool(self.arms[candidate].rates)
+
+    def launch_s(self) -> float:
+        """Seconds that a launch takes that isn't stopped early; 0 before the first."""
+        whole = [trial.seconds for trial in self.baselines if trial.scored]
+        return fmean(whole) if whole else self._slowest_s
+
+    def _count(self, trial: Trial) -> None:
+        match trial.phase:
+            case Phase.BASELINE:
+                self.baselines.append(trial)
+            case Phase.SEARCH:
+                self.searched.append(trial)
+            case Phase.CONTEND:
+                self.contests += 1
+            case Phase.CONFIRM:
+                self.confirmations.setdefault(trial.candidate, []).append(trial)
+
+    def _read(self, trial: Trial, at_s: float) -> None:
+        arm = self.arms.setdefault(trial.candidate, Arm(candidate=trial.candidate))
+        arm.failed |= trial.outcome.is_infeasible
+        if trial.scored is None:
+            if trial.candidate == self._leader:
+                self._lead(self.arms.values())
+            return
+        found = score(trial.scored)
+        arm.rates.append(Timed(at_s=at_s, log_rate=math.log(found.samples_per_second)))
+        arm.scores.append(Timed(at_s=at_s, log_rate=math.log(found.value)))
+        self._windows.add([math.log(w.samples_per_second) for w in trial.scored.windows])
+        if len(arm.rates) > 1:
+            self._learn_noise()
+        self.noise = Noise(launch=self.noise.launch, window=self._windows.deviation)
+        leader = self._leader if len(arm.rates) == 1 else None
+        # A repeated launch may have changed the drift, and with it all readings.
+        self._lead([self.arms[leader], arm] if leader else self.arms.values())
+
+    def _learn_noise(self) -> None:
+        repeated = [arm.rates for arm in self.arms.values() if len(arm.rates) > 1]
+        self.drift = drift(repeated)
+        pool = Pool(PRIOR_LAUNCH)
+        for rates in repeated:
+            pool.add([self.drift.corrected(one.log_rate, one.at_s) for one in rates])
+        self.noise = Noise(launch=pool.deviation, window=self.noise.window)
+
+    def _lead(self, arms: Iterable[Arm]) -> None:
+        """Have the best of `arms` lead."""
+        before = self._leader
+        working = [arm.candidate for arm in arms if arm.rates and not arm.failed]
+        self._leader = max(working, key=self.log_score, default=None)
+        if self._leader != before:
+            self.last_gain = len(self.searched)
+
+    def _value(self, trial: Trial, at_s: float) -> float | None:
+        measurement = timed(trial)
+        if measurement is None:
+            return None
+        return math.exp(self.drift.corrected(math.log(score(measurement).value), at_s))
+
+    def _mean(self, readings: Iterable[Timed]) -> float:
+        return fmean(self.drift.corrected(one.log_rate, one.at_s) for one in readings)
+
+
+def timed(trial: Trial) -> AnyMeasurement | None:
+    """What a trial measured, also if it was stopped early."""
+    return trial.measurement if trial.outcome in (Outcome.COMPLETED, Outcome.PRUNED) else None

@@ -1,0 +1,37 @@
+"""How many rounds of confirmation show a gain, by the noise and the gain that is hoped for."""
+
+import math
+
+from scipy.special import ndtri, stdtrit
+
+from autotune.scoring.compare import CONFIDENCE
+
+MIN_ROUNDS = 5
+"""Fewer leave an answer unconfirmed."""
+MAX_ROUNDS = 20
+POWER = 0.95
+"""Chance that a true gain of the size hoped for is shown."""
+WORTHWHILE = 0.05
+"""Gains below this may go unnoticed."""
+
+
+def rounds_needed(launch_noise: float, gain: float, finalists: int = 1) -> int:
+    """Rounds, each a launch of every arm, from MIN_ROUNDS to MAX_ROUNDS.
+
+    `launch_noise` is the standard deviation of log(samples/s) between launches, `gain` the relative
+    gain to be shown. The number depends on what was known before confirmation only, so that the
+    interval keeps its promise. Source: sample size for a two-sample t test, Montgomery, 2.4.2.
+    """
+    distance = math.log1p(max(gain, WORTHWHILE))
+    for rounds in range(MIN_ROUNDS, MAX_ROUNDS):
+        if shown_at_least(launch_noise, rounds, finalists) <= distance:
+            return rounds
+    return MAX_ROUNDS
+
+
+def shown_at_least(launch_noise: float, rounds: int, finalists: int = 1) -> float:
+    """The true log ratio that `rounds` show with a chance of POWER."""
+    tail = (1 - CONFIDENCE) / 2 / finalists
+    freedom = (rounds - 1) * finalists
+    error = launch_noise * math.sqrt(2 / rounds)
+    return float(stdtrit(freedom, 1 - tail) + ndtri(POWER)) * error

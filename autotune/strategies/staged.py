@@ -1,0 +1,158 @@
+"""Our own search: large factors first, then the transport, until nothing better is likely.
+
+A Bayesian linear model of log(score) pools what all trials say of each knob. What is proposed has
+the largest expected improvement over the best, which the priors of large knobs see to in the
+beginning, and those of small ones when the large are settled. Source of the criterion: Jones,
+Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functions (1998).
+"""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from autotune.model import Candidate, KnobValue
+from autotune.scoring.noise import PRIOR_LAUNCH, Pool
+from autotune.space.conditions import same
+from autotune.space.space import Question, Space, default_of
+from autotune.strategies.base import SearchStrategy
+from autotune.strategies.knob_features import features
+from autotune.strategies.linear_model import LinearModel
+
+WORTH = 0.002
+"""Expected gain, relative, below which a further trial isn't worth its time."""
+BASES = 4
+"""Best candidates whose neighbours are looked at."""
+DRAWN = 20
+"""Candidates drawn at random beside the neighbours, so that no corner is out of reach."""
+REFIT = 1.5
+"""Factor by which the noise has to be off for the model to be fitted anew."""
+
+
+class StagedStrategy(SearchStrategy):
+    """Expected improvement by an additive model of the knobs' effects."""
+
+    exhausted = f"no other candidate is expected to gain {100 * WORTH:g} %"
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._space = space
+        self._seed = seed
+        self._told: dict[Candidate, list[float]] = {}
+        """log(score) of each launch; none for what can't work."""
+        self._order: list[tuple[Candidate, float]] = []
+        """All readings, for a fit anew."""
+        self._noise = PRIOR_LAUNCH
+        self._model = LinearModel(PRIOR_LAUNCH)
+        self._centre: float | None = None
+        self._worked: Counter[tuple[str, str]] = Counter()
+        self._failed: Counter[tuple[str, str]] = Counter()
+        self._neighbours: dict[Candidate, tuple[Candidate, ...]] = {}
+        self._index: dict[Candidate, NDArray[np.intp]] = {}
+
+    def ask(self) -> Candidate | None:
+        if not self._order:
+            return next(iter(self._pool([self._space.baseline()])), None)
+        bases = self._bases()
+        best = self._predict(bases[0])[0]
+        worths = {candidate: self._worth(candidate, best) for candidate in self._pool(bases)}
+        if not worths:
+            return None
+        chosen = max(worths, key=lambda candidate: worths[candidate])
+        return chosen if worths[chosen] >= WORTH else None
+
+    def tell(self, candidate: Candidate, value: float | None) -> None:
+        told = self._told.setdefault(candidate, [])
+        values = _values(candidate)
+        if value is None:
+            self._failed.update(values)
+            return
+        self._worked.update(values)
+        reading = math.log(value)
+        if self._centre is None:
+            self._centre = reading
+        told.append(reading)
+        self._order.append((candidate, reading))
+        self._model.learn(features(self._space, candidate), reading - self._centre)
+        if len(told) > 1:
+            self._learn_noise()
+
+    def _bases(self) -> list[Candidate]:
+        """The candidates that work and are thought best, the best first."""
+        working = [candidate for candidate, told in self._told.items() if told]
+        return sorted(working, key=lambda c: -self._predict(c)[0])[:BASES]
+
+    def _pool(self, bases: list[Candidate]) -> Iterator[Candidate]:
+        """Untold candidates that are worth a thought."""
+        seen = set(self._told)
+        for base in bases:
+            if base not in self._neighbours:
+                self._neighbours[base] = tuple(neighbours(self._space, base))
+        rng = random.Random(f"{self._seed}:{len(self._order)}")
+        near = [candidate for base in bases for candidate in self._neighbours[base]]
+        drawn = (self._space.build(lambda q: rng.choice(q.values)) for _ in range(DRAWN))
+        for candidate in [*near, *drawn]:
+            if candidate not in seen:
+                seen.add(candidate)
+                yield candidate
+
+    def _predict(self, candidate: Candidate) -> tuple[float, float]:
+        if candidate not in self._index:
+            self._index[candidate] = self._model.index(features(self._space, candidate))
+        return self._model.predict(self._index[candidate])
+
+    def _worth(self, candidate: Candidate, best: float) -> float:
+        """Expected improvement over `best`, times the chance that the candidate works."""
+        mean, deviation = self._predict(candidate)
+        return self._chance(candidate) * expected_improvement(mean - best, deviation)
+
+    def _chance(self, candidate: Candidate) -> float:
+        """By its least proven value: a value that has never failed counts as good."""
+        return min(
+            (self._worked[value] + 1) / (self._worked[value] + self._failed[value] + 1)
+            for value in _values(candidate)
+        )
+
+    def _learn_noise(self) -> None:
+        pool = Pool(PRIOR_LAUNCH)
+        for told in self._told.values():
+            pool.add(told)
+        if 1 / REFIT < pool.deviation / self._noise < REFIT or self._centre is None:
+            return
+        self._noise = pool.deviation
+        self._model = LinearModel(self._noise)
+        self._index = {}
+        for candidate, reading in self._order:
+            self._model.learn(features(self._space, candidate), reading - self._centre)
+
+
+def neighbours(space: Space, base: Candidate) -> Iterator[Candidate]:
+    """The candidates with one knob changed, and what that makes impossible at its default."""
+    for question, value in space.questions(base):
+        for other in question.values:
+            if not same(other, value):
+                yield _changed(space, base, question.knob.name, other)
+
+
+def _changed(space: Space, base: Candidate, name: str, value: KnobValue) -> Candidate:
+    def choose(question: Question) -> KnobValue:
+        wanted = value if question.knob.name == name else base.get(question.knob.name)
+        known = [v for v in question.values if wanted is not None and same(v, wanted)]
+        return known[0] if known else default_of(question.knob, question.values)
+
+    return space.build(choose)
+
+
+def expected_improvement(ahead: float, deviation: float) -> float:
+    """Of a normal variable with mean `ahead` over 0."""
+    if deviation <= 0:
+        return max(0.0, ahead)
+    z = ahead / deviation
+    return float(ahead * ndtr(z) + deviation * math.exp(-z * z / 2) / math.sqrt(2 * math.pi))
+
+
+def _values(candidate: Candidate) -> list[tuple[str, str]]:
+    return [(name, str(value)) for name, value in candidate.items()]
