@@ -96,14 +96,16 @@ class Plan:
         """
         return failed_attempts(trials) >= MAX_ATTEMPTS
 
-    def why_ended(self, ledger: Ledger, ask: Ask, exhausted: str) -> str:
-        """Why the search went no further, as a clause."""
+    def why_ended(self, ledger: Ledger, exhausted: str) -> str:
+        """Why the search went no further, as a clause; `exhausted` if it had nothing left."""
         tried = len(ledger.searched)
+        if exhausted or not tried:
+            return exhausted
         if self.spec.max_trials is not None and tried >= self.spec.max_trials:
             return f"the {tried} candidates asked for were tried"
         if tried - ledger.last_gain >= PATIENCE:
             return f"the last {PATIENCE} candidates brought nothing better"
-        return exhausted if ask() is None else "the budget is used up"
+        return "the time left is for confirmation"
 
     def _needs_baseline(self, ledger: Ledger) -> bool:
         launches = ledger.baselines
@@ -113,15 +115,12 @@ class Plan:
             return True
         if is_too_noisy(ledger):
             return len(launches) < NOISY_LAUNCHES
-        if not ledger.has_measured(self.baseline) or self._has_left_search(ledger):
+        if not ledger.has_measured(self.baseline) or ledger.has_left_search:
             return False
         return len(ledger.searched) // BASELINE_EVERY > len(launches) - BASELINE_LAUNCHES
 
-    def _has_left_search(self, ledger: Ledger) -> bool:
-        return bool(ledger.contests or ledger.confirmations)
-
     def _is_searching(self, ledger: Ledger, elapsed_s: float) -> bool:
-        if self._has_left_search(ledger):
+        if ledger.has_left_search:
             return False
         tried = len(ledger.searched)
         if self.spec.max_trials is not None and tried >= self.spec.max_trials:

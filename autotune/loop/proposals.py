@@ -35,15 +35,24 @@ class Proposals:
     strategy: SearchStrategy
     judges: Sequence[Judge]
     skipped: dict[Candidate, str] = field(default_factory=dict)
+    exhausted: bool = False
+    """Nothing was left to propose when it was last asked for."""
 
     def replay(self, trials: Sequence[Trial], ledger: Ledger) -> None:
         """Bring the strategy and the ledger to where they were after these trials."""
         for index, trial in enumerate(trials):
             is_repeated = index > 0 and not trials[index - 1].outcome.is_final
-            if trial.phase is Phase.SEARCH and not is_repeated:
-                self.next(ledger)
+            was_asked = trial.phase is Phase.SEARCH or not ledger.has_left_search
+            if was_asked and trial.phase is not Phase.BASELINE and not is_repeated:
+                self.ask(ledger)
             ledger.add(trial)
             self.tell(trial, ledger)
+
+    def ask(self, ledger: Ledger) -> Candidate | None:
+        """The next candidate to launch, and a note if there is none."""
+        candidate = self.next(ledger)
+        self.exhausted = candidate is None
+        return candidate
 
     def next(self, ledger: Ledger) -> Candidate | None:
         """The next candidate to launch; None when there is none."""

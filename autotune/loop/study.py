@@ -20,6 +20,7 @@ from autotune.model import (
     Candidate,
     Conclusion,
     MeasurementPlan,
+    Phase,
     Study,
     StudyStatus,
     Trial,
@@ -38,6 +39,7 @@ _FIRST_LIMIT_S = 600.0
 """A trial's time limit while nothing is known of its speed."""
 _LIMIT_FACTOR = 10.0
 _LEAST_LIMIT_S = 60.0
+SEARCH_WINDOW_S = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,10 @@ class StudyRunner:
     observer: Observer = field(default_factory=Observer)
     cancel: Event = field(default_factory=Event)
     measurement: MeasurementPlan = field(default_factory=MeasurementPlan)
+    search_measurement: MeasurementPlan = field(
+        default_factory=lambda: MeasurementPlan(window_s=SEARCH_WINDOW_S)
+    )
+    """Of search trials, whose readings are as good as launches differ."""
     clock: Callable[[], float] = time.monotonic
     capacity: Capacity | None = None
     """Memory of a rank; None is what the executor's machine has."""
@@ -90,7 +96,7 @@ class StudyRunner:
         started = self.clock()
         while not self.cancel.is_set() and not plan.is_stuck(ledger.trials[known:]):
             elapsed_s = used_s + self.clock() - started
-            step = plan.next_step(ledger, elapsed_s, lambda: proposals.next(ledger))
+            step = plan.next_step(ledger, elapsed_s, lambda: proposals.ask(ledger))
             if step is None:
                 break
             trial = self._launch(step, plan, ledger, elapsed_s)
@@ -124,7 +130,7 @@ class StudyRunner:
                 environment=self.space.environment(step.candidate),
                 device=self.space.facts.device,
                 seed=spec.seed,
-                plan=self.measurement,
+                plan=(self.search_measurement if step.phase is Phase.SEARCH else self.measurement),
             ),
             nodes=spec.target.nodes,
             ranks_per_node=spec.target.ranks_per_node,
@@ -154,6 +160,7 @@ class StudyRunner:
             )
         else:
             decision = decide(plan, ledger, self.space.facts.device)
+        exhausted = self.strategy.exhausted if proposals.exhausted else ""
         best = None
         if decision.conclusion is not Conclusion.NO_CANDIDATE:
             best = best_configuration(
@@ -176,20 +183,13 @@ class StudyRunner:
             best=best,
             interrupted=interrupted,
             stuck=stuck,
-            search_ended="" if interrupted or stuck else _why_ended(plan, ledger, proposals),
+            search_ended="" if interrupted or stuck else plan.why_ended(ledger, exhausted),
             drift=ledger.drift,
             noise=ledger.noise,
             skipped=proposals.skipped,
             left_out=proposals.left_out(ledger),
             no_effect=ledger.effects.idle.summary(),
         )
-
-
-def _why_ended(plan: Plan, ledger: Ledger, proposals: FittingProposals) -> str:
-    if not ledger.searched:
-        return ""
-    exhausted = proposals.strategy.exhausted
-    return plan.why_ended(ledger, lambda: proposals.next(ledger), exhausted)
 
 
 def _time_limit_s(ledger: Ledger) -> float:

@@ -12,6 +12,7 @@ from autotune.space.environment import held
 from autotune.space.facts import Facts
 from autotune.space.knob import Knob, Searched, TargetKind
 from autotune.space.logical import LOGICAL
+from autotune.space.memo import Memo
 from autotune.space.options import Terms, options
 
 
@@ -57,13 +58,17 @@ class Space:
         self.terms = Terms(
             pins=self.pinned, held=held(knobs, self.pinned, facts), allow_lossy=allow_lossy
         )
+        self._options = {knob.name: Memo(self._worked_out(knob)) for knob in self.knobs}
         check(self)
+
+    def _worked_out(self, knob: Knob) -> Callable[[Mapping[str, KnobValue]], tuple[KnobValue, ...]]:
+        return lambda values: options(knob, values, self.facts, self.terms)
 
     def build(self, choose: Choose) -> Candidate:
         """The candidate whose free knobs have the values that `choose` returns."""
         values: dict[str, KnobValue] = {}
         for knob in self.knobs:
-            possible = options(knob, values, self.facts, self.terms)
+            possible = self._options[knob.name](values)
             if not possible:
                 continue
             is_free = len(possible) > 1 and self.is_searched(knob)

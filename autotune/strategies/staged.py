@@ -23,10 +23,11 @@ from autotune.strategies.base import SearchStrategy
 from autotune.strategies.knob_features import features
 from autotune.strategies.linear_model import LinearModel
 
-WORTH = 0.002
+WORTH = 0.001
 """Expected gain, relative, below which a further trial isn't worth its time."""
 BASES = 4
-"""Best candidates whose neighbours are looked at."""
+"""Best candidates whose neighbours are looked at, beside the best of each strategy: a strategy that
+is slow with its defaults may be the fastest with others."""
 DRAWN = 20
 """Candidates drawn at random beside the neighbours, so that no corner is out of reach."""
 REFIT = 1.5
@@ -81,9 +82,11 @@ class StagedStrategy(SearchStrategy):
             self._learn_noise()
 
     def _bases(self) -> list[Candidate]:
-        """The candidates that work and are thought best, the best first."""
+        """The candidates that are thought best, the best first, and the best of each strategy."""
         working = [candidate for candidate, told in self._told.items() if told]
-        return sorted(working, key=lambda c: -self._predict(c)[0])[:BASES]
+        ranked = sorted(working, key=lambda candidate: -self._predict(candidate)[0])
+        of_strategy = {str(c.get("strategy")): c for c in reversed(ranked)}
+        return list(dict.fromkeys([*ranked[:BASES], *of_strategy.values()]))
 
     def _pool(self, bases: list[Candidate]) -> Iterator[Candidate]:
         """Untold candidates that are worth a thought."""
