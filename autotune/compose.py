@@ -25,13 +25,17 @@ from autotune.request import Request, Spaces
 from autotune.space.environment import holding
 from autotune.space.space import Space
 from autotune.storage import Store, data_folder
-from autotune.strategies import build_strategy
+from autotune.strategies import build_strategy, check_strategy
 
 DEFAULT_BUDGET_S = 600.0
 
 
 def build_spec(request: Request, target: Target, space: Space) -> StudySpec:
-    """The study's specification. Raises FieldError for a budget that can't hold a baseline."""
+    """The study's specification.
+
+    Raises FieldError for an unknown strategy and for a budget that can't hold a baseline.
+    """
+    check_strategy(request.strategy)
     budget_s = request.budget_s
     if budget_s is None and request.max_trials is None:
         budget_s = DEFAULT_BUDGET_S
@@ -55,6 +59,7 @@ def build_spec(request: Request, target: Target, space: Space) -> StudySpec:
         instances_text=request.instances_text,
         allow_lossy=request.allow_lossy,
         environment=space.facts.environment,
+        search=request.strategy,
         output=str(request.output) if request.output else None,
     )
 

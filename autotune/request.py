@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autotune.errors import FieldError
 from autotune.machines import LOCAL, Place
-from autotune.model import KnobValue, Machine, Target, preset
+from autotune.model import KnobValue, Machine, StudySpec, Target, preset
 from autotune.space.catalogue import load_knobs
 from autotune.space.environment import holding, named, notices
 from autotune.space.knob import Knob, Searched
@@ -53,6 +53,7 @@ class Request:
     budget_s: float | None = None
     max_trials: int | None = None
     seed: int = 0
+    strategy: str = StudySpec.search
     pinned: Mapping[str, str] = field(default_factory=dict)
     only: tuple[str, ...] = ()
     space: Spaces = field(default_factory=Spaces)

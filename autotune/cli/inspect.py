@@ -68,6 +68,7 @@ def show(
     console = out()
     console.print()
     console.print(f"machine     {study.machine.describe()}", markup=False)
+    console.print(f"strategy    {study.spec.search}", markup=False)
     console.print(f"status      {study.status.value}", markup=False)
     if study.conclusion:
         console.print(f"conclusion  {study.conclusion.value}: {study.reason}", markup=False)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from autotune.errors import FieldError
+from autotune.strategies import NAMES
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|m|h)?")
 _LONGEST_VALUE = 256
@@ -66,6 +67,15 @@ SpaceOption = Annotated[
         metavar="default|full|FILE",
         help="What is searched: the knobs that matter most, all of them, or those and a YAML file "
         "of knobs (see docs/search_spaces.md).",
+    ),
+]
+StrategyOption = Annotated[
+    str,
+    typer.Option(
+        "--strategy",
+        metavar="|".join(NAMES),
+        help="How the space is searched (see docs/strategies.md).",
+        show_default=True,
     ),
 ]
 LossyOption = Annotated[

@@ -25,6 +25,7 @@ from autotune.cli.options import (
     SetOption,
     SpaceOption,
     StorageOption,
+    StrategyOption,
     WorkloadOption,
     assignments,
     duration_s,
@@ -38,7 +39,7 @@ from autotune.exporters.document import read, to_yaml
 from autotune.exporters.files import check_writable, write_atomically
 from autotune.loop.study import StudyEnd
 from autotune.machines import Place, find_place
-from autotune.model import Conclusion, Study, StudyStatus, Target
+from autotune.model import Conclusion, Study, StudySpec, StudyStatus, Target
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
 from autotune.run_lock import run_lock
 from autotune.storage import Store, default_url, open_store
@@ -82,6 +83,7 @@ def run(
     set_: SetOption = None,
     only: OnlyOption = None,
     space: SpaceOption = "default",
+    strategy: StrategyOption = StudySpec.search,
     allow_lossy: LossyOption = False,
     instances: InstancesOption = None,
     no_imds: NoImdsOption = False,
@@ -100,6 +102,7 @@ def run(
         budget_s=None if budget is None else duration_s(budget, "--budget"),
         max_trials=trials,
         seed=seed,
+        strategy=strategy,
         pinned=assignments(set_ or [], "--set"),
         only=names(only, "--only"),
         space=Spaces.of(space),

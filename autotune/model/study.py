@@ -58,6 +58,7 @@ class StudySpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the user's that hold knobs in every trial."""
     search: str = "tpe"
+    """Name of the strategy."""
     output: str | None = None
     """Path of the YAML file, if not the default."""
 

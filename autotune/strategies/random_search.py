@@ -1,0 +1,23 @@
+"""Candidates at random: what every other strategy has to beat."""
+
+import random
+
+from autotune.model import Candidate
+from autotune.space.space import Space
+from autotune.strategies.base import SearchStrategy
+from autotune.strategies.untold import Untold
+
+
+class RandomStrategy(SearchStrategy):
+    """Every value of a knob is as likely as the others; values told make no difference."""
+
+    def __init__(self, space: Space, seed: int) -> None:
+        self._seed = seed
+        self._untold = Untold(space)
+
+    def ask(self) -> Candidate | None:
+        return self._untold.draw(random.Random(f"{self._seed}:{self._untold.told}"))
+
+    def tell(self, candidate: Candidate, value: float | None) -> None:
+        del value
+        self._untold.tell(candidate)
