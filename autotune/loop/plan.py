@@ -21,8 +21,6 @@ CONFIRM_SHARE = 0.6
 """Most of a time budget that confirmation may be given beyond its least, at the search's cost."""
 MARGIN = 1.1
 """What launches may take longer than before."""
-PATIENCE = 40
-"""Search trials without a new leader, after which a better one is unlikely."""
 HOPELESS = 10
 """Failures in a row, with no success in the study, after which it stops."""
 LEAST_LAUNCHES = BASELINE_LAUNCHES + 1 + 2 * MIN_ROUNDS
@@ -48,6 +46,8 @@ class Plan:
 
     spec: StudySpec
     baseline: Candidate
+    patience: int | None = None
+    """Search trials without a new leader, after which the search ends."""
 
     def next_step(self, ledger: Ledger, elapsed_s: float, ask: Ask) -> Step | None:
         """The next trial to launch; None when the study has ended or can't go on."""
@@ -103,8 +103,8 @@ class Plan:
             return exhausted
         if self.spec.max_trials is not None and tried >= self.spec.max_trials:
             return f"the {tried} candidates asked for were tried"
-        if tried - ledger.last_gain >= PATIENCE:
-            return f"the last {PATIENCE} candidates brought nothing better"
+        if self._is_out_of_patience(ledger):
+            return f"the last {self.patience} candidates brought nothing better"
         return "the time left is for confirmation"
 
     def _needs_baseline(self, ledger: Ledger) -> bool:
@@ -125,9 +125,14 @@ class Plan:
         tried = len(ledger.searched)
         if self.spec.max_trials is not None and tried >= self.spec.max_trials:
             return False
-        if tried - ledger.last_gain >= PATIENCE:
+        if self._is_out_of_patience(ledger):
             return False
         return self._fits(ledger.launch_s() + self._reserve_s(ledger), elapsed_s)
+
+    def _is_out_of_patience(self, ledger: Ledger) -> bool:
+        return (
+            self.patience is not None and len(ledger.searched) - ledger.last_gain >= self.patience
+        )
 
     def _reserve_s(self, ledger: Ledger) -> float:
         """Seconds that are kept for confirmation: for its least in any case."""

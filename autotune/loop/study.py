@@ -88,7 +88,11 @@ class StudyRunner:
 
     def run(self) -> StudyEnd:
         """Run what is left of the study, and save its answer."""
-        plan = Plan(spec=self.study.spec, baseline=self.space.baseline())
+        plan = Plan(
+            spec=self.study.spec,
+            baseline=self.space.baseline(),
+            patience=self.strategy.patience,
+        )
         ledger = Ledger(self.space)
         proposals = self._proposals(plan)
         proposals.replay(list(self.store.trials(self.study.run_id)), ledger)

@@ -57,7 +57,7 @@ class StudySpec:
     """Values that change numerics are candidates too."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the user's that hold knobs in every trial."""
-    search: str = "tpe"
+    search: str = "staged"
     """Name of the strategy."""
     output: str | None = None
     """Path of the YAML file, if not the default."""

@@ -15,6 +15,10 @@ class SearchStrategy(ABC):
     exhausted = "every candidate was tried"
     """Why there is nothing to ask for any more, as a clause."""
 
+    patience: int | None = 40
+    """Trials without a better one, after which none is likely; None for a strategy that judges by
+    itself, or tries everything."""
+
     @abstractmethod
     def ask(self) -> Candidate | None:
         """A candidate that hasn't been told yet; None when there is none left."""

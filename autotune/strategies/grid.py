@@ -9,6 +9,8 @@ from autotune.strategies.untold import Untold
 class GridStrategy(SearchStrategy):
     """The space in its own order: the last knobs change fastest, the baseline's values first."""
 
+    patience = None
+
     def __init__(self, space: Space) -> None:
         self._untold = Untold(space)
 

@@ -37,6 +37,7 @@ REFIT = 1.5
 class StagedStrategy(SearchStrategy):
     """Expected improvement by an additive model of the knobs' effects."""
 
+    patience = None
     exhausted = f"no other candidate is expected to gain {100 * WORTH:g} %"
 
     def __init__(self, space: Space, seed: int) -> None:
