@@ -8,18 +8,26 @@ from autotune.model import BestConfiguration, encode
 
 
 def own_variables(best: BestConfiguration) -> dict[str, str]:
-    """The parallel settings and the batch as AUTOTUNE_* variables, for the user's own script."""
+    """The parallel settings and the batch as AUTOTUNE_* variables, for the user's own script.
+
+    None for what does nothing under the strategy, nor for what is left to PyTorch.
+    """
     return {
-        f"{OWN_PREFIX}{name.upper()}": str(value).lower()
+        own_name(name): str(value).lower()
         for name, value in encode(best.settings).items()
-        if value is not None
+        if value is not None and name not in best.settings.foreign
     }
 
 
 def unused_variables(best: BestConfiguration) -> list[str]:
     """Names of the AUTOTUNE_* variables that don't apply here and may be left from another file."""
-    names = (f"{OWN_PREFIX}{name.upper()}" for name in encode(best.settings))
-    return [name for name in names if name not in own_variables(best)]
+    used = own_variables(best)
+    return [name for name in map(own_name, encode(best.settings)) if name not in used]
+
+
+def own_name(setting: str) -> str:
+    """The variable that a setting is exported as."""
+    return f"{OWN_PREFIX}{setting.upper()}"
 
 
 def heading(best: BestConfiguration, *usage: str) -> Iterator[str]:

@@ -110,14 +110,21 @@ class TrainingSettings:
         for name in ("forward_prefetch", "backward_prefetch"):
             if getattr(self, name) < 0:
                 raise FieldError(name, getattr(self, name), "has to be 0 or more")
-        self._check_foreign(_DDP_ONLY if self.strategy.is_fsdp else _FSDP_ONLY)
+        self._check_foreign()
         if self.strategy.is_fsdp:
             self._check_fsdp()
 
-    def _check_foreign(self, names: tuple[str, ...]) -> None:
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """Names of the settings that do nothing under this strategy."""
+        if self.strategy is ShardingStrategy.DDP:
+            return FSDP_ONLY
+        return DDP_ONLY if self.strategy is ShardingStrategy.HYBRID else (*DDP_ONLY, *HYBRID_ONLY)
+
+    def _check_foreign(self) -> None:
         """Settings of the other family of strategies have to be left alone."""
         defaults = {field.name: field.default for field in fields(self)}
-        for name in names:
+        for name in DDP_ONLY if self.strategy.is_fsdp else FSDP_ONLY:
             if getattr(self, name) != defaults[name]:
                 value = getattr(self, name)
                 raise FieldError(name, value, f"doesn't apply to strategy {self.strategy.value}")
@@ -141,10 +148,12 @@ class TrainingSettings:
         return self.micro_batch * self.accumulation_steps * ranks
 
 
-_DDP_ONLY = ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph", "communication_hook")
-_FSDP_ONLY = (
+DDP_ONLY = ("bucket_cap_mb", "gradient_as_bucket_view", "static_graph", "communication_hook")
+"""Settings of `DistributedDataParallel`."""
+HYBRID_ONLY = ("shard_size",)
+FSDP_ONLY = (
     "reshard_after_forward",
-    "shard_size",
+    *HYBRID_ONLY,
     "blocks_per_group",
     "forward_prefetch",
     "backward_prefetch",
@@ -152,3 +161,4 @@ _FSDP_ONLY = (
     "force_sum_reduction",
     "reduce_dtype",
 )
+"""Settings of `fully_shard` and what belongs to it."""

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -152,7 +153,45 @@ def test_reshard_after_forward_is_written_in_lower_case() -> None:
     )
     text = exporter("env").export(configuration(settings=settings))
     assert "export AUTOTUNE_RESHARD_AFTER_FORWARD=false\n" in text
-    assert "unset AUTOTUNE_SHARD_SIZE AUTOTUNE_BUCKET_CAP_MB\n" in text
+    (unset,) = [line.split()[1:] for line in text.splitlines() if line.startswith("unset ")]
+    assert set(unset) >= {"AUTOTUNE_SHARD_SIZE", "AUTOTUNE_BUCKET_CAP_MB"}
+
+
+LAYOUTS = {
+    ShardingStrategy.DDP: {"bucket_cap_mb": 50},
+    ShardingStrategy.FSDP_FULL: {"reshard_after_forward": True},
+    ShardingStrategy.FSDP_GRAD_OP: {"reshard_after_forward": False},
+    ShardingStrategy.HYBRID: {"reshard_after_forward": True, "shard_size": 2},
+}
+
+
+def documented_variables(strategy: ShardingStrategy) -> set[str]:
+    """What docs/best_yaml.md says of the strategy's variables."""
+    text = (Path(__file__).parents[2] / "docs" / "best_yaml.md").read_text("utf-8")
+    section = text.partition("## What the exports set")[2]
+    rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| ")]
+    return {
+        name
+        for who, names in rows
+        if "every strategy" in who or f"`{strategy.value}`" in who
+        for name in re.findall(r"`(AUTOTUNE_\w+)`", names)
+    }
+
+
+@pytest.mark.parametrize("form", EXPORTERS)
+@pytest.mark.parametrize("strategy", ShardingStrategy)
+def test_only_what_applies_to_the_strategy_is_set_as_documented(
+    form: str, strategy: ShardingStrategy
+) -> None:
+    settings = TrainingSettings(
+        strategy=strategy, micro_batch=4, accumulation_steps=2, **LAYOUTS[strategy]
+    )
+    text = exporter(form).export(configuration(settings=settings))
+    exported = set(re.findall(r"^export (AUTOTUNE_\w+)=", text, re.MULTILINE))
+    assert exported == documented_variables(strategy)
+    (unset,) = [line.split()[1:] for line in text.splitlines() if line.startswith("unset ")]
+    every = {f"AUTOTUNE_{field.name.upper()}" for field in dataclasses.fields(TrainingSettings)}
+    assert set(unset) == every - exported
 
 
 def test_an_unknown_form_names_those_there_are() -> None:
