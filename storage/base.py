@@ -68,7 +68,16 @@ class Store(ABC):
     def save_best(self, best: BestConfiguration) -> None:
         """Make `best` the answer for its target, in place of an earlier one.
 
-        An unconfirmed configuration never replaces a confirmed one of another run.
+        Not always: an answer of another run stays
+
+        - if it is confirmed and `best` isn't;
+        - if both are confirmed and the study of `best` looked at less, unless `best` is improved
+          and was measured faster, or with other versions of the libraries.
+
+        A study looked at less if it held a knob that the other one didn't hold at this value, by
+        --set or by the user's environment, if a knob that the other one was to search wasn't open
+        to it (--only, --space), or if its search launched less than half as many trials.
+        A study that isn't in the store counts as one that looked at as much.
         """
 
     @abstractmethod

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from threading import Lock
 
 from autotune.errors import StorageError
-from autotune.model import BestConfiguration, Conclusion, Study, StudyStatus, Target, Trial
+from autotune.model import BestConfiguration, Conclusion, Phase, Study, StudyStatus, Target, Trial
 from autotune.storage.base import Store
+from autotune.storage.precedence import Answer, may_replace
 from autotune.storage.records import (
     as_stored,
     by_target,
     describe,
-    may_replace,
     oldest_first,
     same_content,
 )
@@ -73,7 +73,7 @@ class MemoryStore(Store):
     def save_best(self, best: BestConfiguration) -> None:
         with self._lock:
             old = self._bests.get(best.target)
-            if old is None or may_replace(best, old):
+            if old is None or may_replace(self._answer(best), self._answer(old)):
                 self._bests[best.target] = as_stored(best)
 
     def best(self, target: Target) -> BestConfiguration | None:
@@ -85,6 +85,15 @@ class MemoryStore(Store):
 
     def close(self) -> None:
         """Nothing to let go of."""
+
+    def _answer(self, best: BestConfiguration) -> Answer:
+        study = self._studies.get(best.run_id)
+        trials = self._trials.get(best.run_id, {}).values()
+        return Answer(
+            best=best,
+            spec=study.spec if study else None,
+            tried=sum(trial.phase is Phase.SEARCH for trial in trials),
+        )
 
     def _check_known(self, run_id: str) -> None:
         if run_id not in self._studies:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from autotune.model import BestConfiguration, Conclusion, Study, Target, Trial, decode, encode
+from autotune.model import BestConfiguration, Study, Target, Trial, decode, encode
 
 Record = TypeVar("Record", bound=Study | Trial | BestConfiguration)
 
@@ -31,15 +31,6 @@ def describe(record: Study | Trial) -> str:
     if isinstance(record, Trial):
         return f"trial {record.number} of run {record.run_id!r}"
     return f"run {record.run_id!r}"
-
-
-def may_replace(new: BestConfiguration, old: BestConfiguration) -> bool:
-    """Whether `new` takes the place of `old` for the target that they share."""
-    return (
-        new.conclusion is not Conclusion.UNCONFIRMED
-        or old.conclusion is Conclusion.UNCONFIRMED
-        or old.run_id == new.run_id
-    )
 
 
 def oldest_first(studies: Iterable[Study]) -> list[Study]:

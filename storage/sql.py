@@ -5,14 +5,24 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import groupby
 
-from sqlalchemy import Engine, insert, or_, select, update
+from sqlalchemy import Engine, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from autotune.errors import StorageError
-from autotune.model import BestConfiguration, Conclusion, Study, StudyStatus, Target, Trial, encode
+from autotune.model import (
+    BestConfiguration,
+    Conclusion,
+    Phase,
+    Study,
+    StudyStatus,
+    Target,
+    Trial,
+    encode,
+)
 from autotune.storage.base import Store
 from autotune.storage.engine import for_writing, masked, storage_errors
+from autotune.storage.precedence import Answer, may_replace
 from autotune.storage.records import by_target, describe, oldest_first, same_content
 from autotune.storage.rows import (
     Row,
@@ -24,7 +34,7 @@ from autotune.storage.rows import (
     trial_values,
     window_values,
 )
-from autotune.storage.tables import TARGET, Base, BestRow, StudyRow, TrialRow, WindowRow
+from autotune.storage.tables import Base, BestRow, StudyRow, TrialRow, WindowRow
 
 
 class SqlStore(Store):
@@ -87,22 +97,16 @@ class SqlStore(Store):
             return _read_trials(session, run_id)
 
     def save_best(self, best: BestConfiguration) -> None:
-        values = best_values(best)
-        statement = self._upsert(BestRow).values(values)
-        # One statement, so that the rule holds whoever else saves at the same time.
-        confirmed = or_(
-            statement.excluded.conclusion != Conclusion.UNCONFIRMED.value,
-            BestRow.conclusion == Conclusion.UNCONFIRMED.value,
-            BestRow.run_id == statement.excluded.run_id,
-        )
         with self._session(self._writing) as session:
-            session.execute(
-                statement.on_conflict_do_update(
-                    index_elements=TARGET,
-                    set_={name: statement.excluded[name] for name in values},
-                    where=confirmed,
+            # Of several that save at once each waits for the one before it, and sees its row.
+            if self._insert(session, BestRow, best_values(best)):
+                return
+            same_target = select(BestRow).filter_by(**encode(best.target)).with_for_update()
+            row = session.scalars(same_target).one()
+            if may_replace(_answer(session, best), _answer(session, read_best(row))):
+                session.execute(
+                    update(BestRow).where(BestRow.id == row.id).values(best_values(best))
                 )
-            )
 
     def best(self, target: Target) -> BestConfiguration | None:
         with self._session(self._engine) as session:
@@ -147,6 +151,18 @@ class SqlStore(Store):
             raise StorageError(
                 f"{self._name}: {describe(record)} is there already, with other content"
             )
+
+
+def _answer(session: Session, best: BestConfiguration) -> Answer:
+    study = session.get(StudyRow, best.run_id)
+    searched = select(func.count()).where(
+        TrialRow.run_id == best.run_id, TrialRow.phase == Phase.SEARCH.value
+    )
+    return Answer(
+        best=best,
+        spec=None if study is None else read_study(study).spec,
+        tried=session.scalar(searched) or 0,
+    )
 
 
 def _read_trials(session: Session, run_id: str, number: int | None = None) -> list[Trial]:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from autotune.exporters.text import shown as shown  # noqa: PLC0414 - tables need it too
 from autotune.model import (
     DEFAULT,
     Candidate,
@@ -44,11 +45,6 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell
         table.add_row(*map(Text, row))
     console = out()
     console.print(table)
-
-
-def shown(value: KnobValue) -> str:
-    """A knob's value as it is written in YAML and on the command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def changes(candidate: Candidate, baseline: Candidate) -> dict[str, KnobValue]:

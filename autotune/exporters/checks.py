@@ -72,6 +72,9 @@ def _check_groups(settings: TrainingSettings, ranks: int) -> None:
 def _check_evidence(evidence: Evidence, conclusion: Conclusion) -> None:
     if evidence.trials < 0:
         raise FieldError("evidence.trials", evidence.trials, "has to be 0 or more")
+    for name, value in evidence.pinned.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise FieldError(f"evidence.pinned.{name}", value, "has to be finite")
     for name in ("baseline", "winner"):
         reading = getattr(evidence, name)
         if reading is not None:
@@ -99,9 +102,21 @@ def _check_ratio(evidence: Evidence, ratio: Ratio, conclusion: Conclusion) -> No
         raise FieldError("evidence.ratio", ratio.estimate, "needs both a baseline and a winner")
     if not (0 < ratio.estimate < math.inf):
         raise FieldError("evidence.ratio.estimate", ratio.estimate, "has to be positive and finite")
-    if not ratio.low <= ratio.high:
-        raise FieldError("evidence.ratio.low", ratio.low, f"has to be at most high, {ratio.high}")
     if not 0 < ratio.confidence <= 1:
         raise FieldError("evidence.ratio.confidence", ratio.confidence, "has to be in (0, 1]")
     if conclusion is Conclusion.IMPROVED and ratio.estimate <= 1:
         raise FieldError("evidence.ratio.estimate", ratio.estimate, "contradicts improved: above 1")
+    _check_interval(ratio)
+
+
+def _check_interval(ratio: Ratio) -> None:
+    if not 0 <= ratio.low <= ratio.estimate:
+        raise FieldError(
+            "evidence.ratio.low", ratio.low, f"has to be from 0 to the estimate, {ratio.estimate}"
+        )
+    if not ratio.estimate <= ratio.high < math.inf:
+        raise FieldError(
+            "evidence.ratio.high",
+            ratio.high,
+            f"has to be finite and at least the estimate, {ratio.estimate}",
+        )

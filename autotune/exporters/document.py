@@ -4,16 +4,15 @@ One table, `_ROWS`, says where each field of the model stands in the document. W
 the names in error messages all follow it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from autotune.errors import FieldError
 from autotune.exporters.checks import check, check_target
-from autotune.exporters.text import comment, summary
+from autotune.exporters.text import comment, scope, summary
+from autotune.exporters.yaml_text import Quoted, dump
 from autotune.model import SCHEMA, BestConfiguration, Target, TrainingSettings, decode, encode
 from autotune.yaml_reader import Source, read_text, read_yaml
 
@@ -46,22 +45,35 @@ _ROWS = (
     ("evidence.winner", "evidence.winner"),
     ("evidence.ratio", "evidence.ratio"),
     ("evidence.reason", "evidence.reason"),
+    ("evidence.pinned", "evidence.pinned"),
+    ("evidence.only", "evidence.only"),
+    ("evidence.shared_with", "evidence.shared_with"),
     ("versions", "versions"),
     ("created", "created_at"),
     ("run", "run_id"),
 )
 """Path in the document, path in the model; an empty one is a field of the document alone."""
 
-_OPTIONAL = {
-    f"settings.parallelism.{name}": default
+_MEASUREMENTS = ("evidence.baseline", "evidence.winner", "evidence.ratio")
+_OPTIONAL: dict[str, Any] = {
+    f"settings.parallelism.{name}": encode(default)
     for name, default in _PARALLELISM.items()
     if default is not MISSING and name != "strategy"
 }
+_OPTIONAL |= {"evidence.pinned": {}, "evidence.only": [], "evidence.shared_with": []}
 """Left out where they have their default."""
 
 
 def to_yaml(best: BestConfiguration) -> str:
     """The document's text. Raises FieldError for a configuration that makes no sense."""
+    document = to_document(best)
+    for section in (document["settings"]["environment"], document["versions"]):
+        section.update({name: Quoted(value) for name, value in section.items()})
+    return _head(best) + dump(document)
+
+
+def to_document(best: BestConfiguration) -> dict[str, Any]:
+    """The document as data, for JSON too. Raises FieldError as `to_yaml`."""
     check(best)
     data = encode(best)
     own = {
@@ -69,15 +81,34 @@ def to_yaml(best: BestConfiguration) -> str:
         "settings.batch.global": best.target.global_batch,
         "evidence.kind": _MEASURED,
     }
-    document: dict[str, Any] = {}
-    for path, model_path in _ROWS:
-        value = _get(data, model_path) if model_path else own[path]
-        if path in _OPTIONAL and value == encode(_OPTIONAL[path]):
-            continue
-        _put(document, path, _rounded(value) if path.startswith("evidence") else value)
-    for section in (document["settings"]["environment"], document["versions"]):
-        section.update({name: _Quoted(value) for name, value in section.items()})
-    return _head(best) + _dump(document)
+    values = {path: _get(data, at) if at else own[path] for path, at in _ROWS}
+    values |= {path: _rounded(values[path]) for path in _MEASUREMENTS}
+    return _assembled(values)
+
+
+def settings_document(
+    settings: TrainingSettings, environment: Mapping[str, str], ranks: int
+) -> dict[str, Any]:
+    """The document's section `settings` alone, for one that isn't an answer."""
+    data = {"settings": encode(settings), "environment": dict(environment)}
+    own = {"settings.batch.global": settings.global_batch(ranks)}
+    section: dict[str, Any] = _assembled(
+        {
+            path: _get(data, at) if at else own[path]
+            for path, at in _ROWS
+            if path.startswith("settings.")
+        }
+    )["settings"]
+    return section
+
+
+def target_document(target: Target) -> dict[str, Any]:
+    """The document's section `for` alone."""
+    return {
+        path.removeprefix("for."): getattr(target, at.removeprefix("target."))
+        for path, at in _ROWS
+        if path.startswith("for.")
+    }
 
 
 def from_yaml(text: str, name: str) -> BestConfiguration:
@@ -171,6 +202,15 @@ def _in_document(error: FieldError) -> FieldError:
     return FieldError(field, error.value, error.rule, alternatives=error.alternatives, hint=hint)
 
 
+def _assembled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A document of paths with their values, without those that are at their default."""
+    document: dict[str, Any] = {}
+    for path, value in values.items():
+        if path not in _OPTIONAL or value != _OPTIONAL[path]:
+            _put(document, path, value)
+    return document
+
+
 def _get(data: dict[str, Any], path: str) -> Any:
     value: Any = data
     for key in path.split("."):
@@ -197,37 +237,7 @@ def _head(best: BestConfiguration) -> str:
 
 def _head_lines(best: BestConfiguration) -> Iterator[str]:
     yield comment(summary(best))
+    if scope(best.evidence):
+        yield comment(f"The study was narrowed: {scope(best.evidence)}.")
     yield comment("To use it: `autotune export FILE --to env` gives a file to source,")
     yield comment("`autotune export FILE --to torchrun` a complete launch line.")
-
-
-class _Quoted(str):
-    """Text that is written in quotes, so that no reader takes `on` or `0x10` for anything else."""
-
-    __slots__ = ()
-
-
-class _Dumper(yaml.SafeDumper):
-    def ignore_aliases(self, data: object) -> bool:
-        return True
-
-
-def _represent_quoted(dumper: yaml.SafeDumper, value: _Quoted) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", str(value), style='"')
-
-
-def _represent_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    # The emitter folds U+0085 and other breaks into blanks outside of double quotes.
-    style = None if value.isprintable() else '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
-
-
-_Dumper.add_representer(_Quoted, _represent_quoted)
-_Dumper.add_representer(str, _represent_text)
-
-
-def _dump(document: dict[str, Any]) -> str:
-    text: str = yaml.dump(
-        document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**31
-    )
-    return text

@@ -1,6 +1,8 @@
 """Sentences and comment lines that the exports share."""
 
-from autotune.model import BestConfiguration, Conclusion
+from collections.abc import Mapping
+
+from autotune.model import BestConfiguration, Conclusion, Evidence, KnobValue
 
 
 def comment(text: str) -> str:
@@ -13,9 +15,32 @@ def summary(best: BestConfiguration) -> str:
     """What the configuration is, in a sentence."""
     target = best.target.describe()
     if best.conclusion is Conclusion.KEEP_DEFAULTS:
-        return f"autotune: keep the defaults for {target}; nothing measured was reliably faster."
+        defaults = defaults_text(best.evidence.pinned)
+        return f"autotune: keep the {defaults} for {target}; nothing measured was reliably faster."
     if best.conclusion is Conclusion.UNCONFIRMED:
         return f"autotune: UNCONFIRMED, only the best seen so far for {target}."
     ratio = best.evidence.ratio
     gain = f", {ratio.estimate:.3f} times the baseline's speed" if ratio else ""
     return f"autotune: the fastest steady configuration measured for {target}{gain}."
+
+
+def defaults_text(pinned: Mapping[str, KnobValue]) -> str:
+    """What the baseline is called: the framework's defaults, with what the user held."""
+    return f"defaults with {pins_text(pinned)}" if pinned else "defaults"
+
+
+def scope(evidence: Evidence) -> str:
+    """What the user kept from being searched; empty if nothing."""
+    held = [f"{pins_text(evidence.pinned)} was held"] if evidence.pinned else []
+    only = [f"only {', '.join(evidence.only)} was searched"] if evidence.only else []
+    return "; ".join([*held, *only])
+
+
+def pins_text(pinned: Mapping[str, KnobValue]) -> str:
+    """`knob=value` pairs, as after --set."""
+    return " ".join(f"{name}={shown(value)}" for name, value in pinned.items())
+
+
+def shown(value: KnobValue) -> str:
+    """A knob's value as it is written in YAML and on the command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

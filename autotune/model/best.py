@@ -1,10 +1,11 @@
 """The answer of a study: the content of the YAML file and of `autotune best`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from autotune.errors import FieldError
+from autotune.model.candidate import KnobValue
 from autotune.model.settings import TrainingSettings
 from autotune.model.study import Conclusion, Ratio, Target
 from autotune.model.trial import DeviceKind
@@ -37,6 +38,12 @@ class Evidence:
     device: DeviceKind
     trials: int
     reason: str
+    pinned: Mapping[str, KnobValue] = field(default_factory=dict)
+    """Knobs that the user held at one value, in the baseline too."""
+    only: tuple[str, ...] = ()
+    """The knobs that were searched, if the user named them."""
+    shared_with: tuple[str, ...] = ()
+    """Other runs that trained on the machine meanwhile, as sentences would name them."""
 
 
 @dataclass(frozen=True, kw_only=True)

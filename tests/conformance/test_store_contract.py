@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from autotune.errors import StorageError
-from autotune.model import Candidate, Conclusion, Outcome, Study, StudyStatus, TrainingSettings
+from autotune.model import (
+    Candidate,
+    Conclusion,
+    Outcome,
+    Phase,
+    Study,
+    StudySpec,
+    StudyStatus,
+    TrainingSettings,
+)
 from autotune.storage import Store
 from tests.conformance.records import (
     NAN,
@@ -169,7 +178,7 @@ CONFIRMED = (Conclusion.IMPROVED, Conclusion.KEEP_DEFAULTS)
 @pytest.mark.parametrize("old", [*CONFIRMED, Conclusion.UNCONFIRMED])
 @pytest.mark.parametrize("new", [*CONFIRMED, Conclusion.UNCONFIRMED])
 @pytest.mark.parametrize("run_id", ["r", "another"])
-def test_only_an_unconfirmed_answer_of_another_run_fails_to_replace(
+def test_of_runs_that_looked_at_as_much_only_an_unconfirmed_answer_fails_to_replace(
     store: Store, old: Conclusion, new: Conclusion, run_id: str
 ) -> None:
     first = a_best(old)
@@ -179,6 +188,115 @@ def test_only_an_unconfirmed_answer_of_another_run_fails_to_replace(
     kept = new is Conclusion.UNCONFIRMED and old in CONFIRMED and run_id == "another"
     assert same(store.best(TARGET), first if kept else second)
     assert len(store.bests()) == 1
+
+
+WIDE = StudySpec(target=TARGET)
+
+
+def save(
+    store: Store,
+    run_id: str,
+    conclusion: Conclusion,
+    rate: float = 640.0,
+    *,
+    tried: int = 4,
+    versions: dict[str, str] | None = None,
+    **spec: Any,
+) -> None:
+    """An answer with its study, `tried` trials of its search, and the samples/s it says to use."""
+    store.add_study(a_study(run_id, spec=replace(WIDE, **spec)))
+    store.add_trial(a_trial(0, run_id, phase=Phase.BASELINE))
+    for number in range(1, tried + 1):
+        store.add_trial(a_trial(number, run_id))
+    evidence = a_best().evidence
+    assert evidence.winner is not None
+    winner = replace(evidence.winner, samples_per_second=rate)
+    keeps = conclusion is Conclusion.KEEP_DEFAULTS
+    evidence = (
+        replace(evidence, winner=None, ratio=None, baseline=winner)
+        if keeps
+        else replace(evidence, winner=winner)
+    )
+    best = a_best(conclusion, run_id, evidence=evidence)
+    store.save_best(best if versions is None else replace(best, versions=versions))
+
+
+def run_of_the_answer(store: Store) -> str:
+    best = store.best(TARGET)
+    assert best is not None
+    return best.run_id
+
+
+LESS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {"pinned": {"strategy": "ddp"}}),
+    ({"pinned": {"strategy": "ddp"}}, {"pinned": {"strategy": "hybrid"}}),
+    ({"pinned": {"reshard": 1}}, {"pinned": {"reshard": True}}),
+    ({}, {"environment": {"NCCL_ALGO": "Ring"}}),
+    ({}, {"only": ("bucket_cap_mb",)}),
+    ({"only": ("a", "b")}, {"only": ("b", "c")}),
+    ({"space": "full"}, {}),
+    ({"space": "full"}, {"space": "mine.yaml", "space_text": "x"}),
+    ({"space": "mine.yaml", "space_text": "x"}, {"space": "mine.yaml", "space_text": "y"}),
+    ({"tried": 9}, {"tried": 4}),
+    ({"tried": 1}, {"tried": 0}),
+]
+"""What a study looked at, and what one that looked at less did."""
+
+AS_MUCH: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {}),
+    ({"pinned": {"strategy": "ddp"}}, {}),
+    ({"pinned": {"a": 1, "b": 2}}, {"pinned": {"b": 2}}),
+    ({"environment": {"NCCL_ALGO": "Ring"}}, {}),
+    ({"only": ("a",)}, {}),
+    ({"only": ("a",)}, {"only": ("b", "a")}),
+    ({"space": "full"}, {"space": "full"}),
+    ({}, {"space": "full"}),
+    ({}, {"space": "mine.yaml", "space_text": "x"}),
+    ({"space": "mine.yaml", "space_text": "x"}, {"space": "other.yaml", "space_text": "x"}),
+    ({"tried": 8}, {"tried": 4}),
+    ({"tried": 0}, {"tried": 0}),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), LESS)
+@pytest.mark.parametrize("old", CONFIRMED)
+def test_a_study_that_looked_at_less_replaces_a_confirmed_answer_with_a_faster_one_only(
+    store: Store, old: Conclusion, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    save(store, "old", old, 640.0, **first)
+    save(store, "keeps", Conclusion.KEEP_DEFAULTS, 999.0, **second)
+    assert run_of_the_answer(store) == "old"
+    save(store, "slower", Conclusion.IMPROVED, 639.0, **second)
+    assert run_of_the_answer(store) == "old"
+    save(store, "faster", Conclusion.IMPROVED, 641.0, **second)
+    assert run_of_the_answer(store) == "faster"
+
+
+@pytest.mark.parametrize(("first", "second"), AS_MUCH)
+@pytest.mark.parametrize("new", CONFIRMED)
+def test_a_study_that_looked_at_as_much_replaces_the_answer(
+    store: Store, new: Conclusion, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    save(store, "old", Conclusion.IMPROVED, 640.0, **first)
+    save(store, "new", new, 500.0, **second)
+    assert run_of_the_answer(store) == "new"
+
+
+def test_a_figure_of_other_versions_is_no_reason_to_keep_an_answer(store: Store) -> None:
+    save(store, "old", Conclusion.IMPROVED, 640.0)
+    narrow = {"pinned": {"strategy": "ddp"}, "versions": {"torch": "3.0"}}
+    save(store, "keeps", Conclusion.KEEP_DEFAULTS, 500.0, **narrow)
+    assert run_of_the_answer(store) == "old"
+    save(store, "new", Conclusion.IMPROVED, 500.0, **narrow)
+    assert run_of_the_answer(store) == "new"
+
+
+def test_an_unconfirmed_answer_gives_way_to_any_other(store: Store) -> None:
+    save(store, "old", Conclusion.UNCONFIRMED, 900.0)
+    save(store, "newer", Conclusion.UNCONFIRMED, 500.0, pinned={"strategy": "ddp"})
+    assert run_of_the_answer(store) == "newer"
+    save(store, "keeps", Conclusion.KEEP_DEFAULTS, 500.0, tried=0, only=("a",))
+    assert run_of_the_answer(store) == "keeps"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """The YAML document: what is written is read back, and what is wrong is said with its line."""
 
+import json
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from autotune.errors import FieldError, UserError
 from autotune.exporters import from_yaml, read, to_yaml, write_atomically
+from autotune.exporters.document import settings_document, target_document, to_document
 from autotune.model import (
     ActivationCheckpointing,
     BestConfiguration,
@@ -60,6 +62,7 @@ def test_every_field_is_documented() -> None:
 
     whole = {"settings.environment", "evidence.baseline", "evidence.winner", "evidence.ratio"}
     whole |= {"versions"}
+    optional = [f"evidence.{name}" for name in ("pinned", "only", "shared_with")]
     parallelism = [f.name for f in fields(TrainingSettings)]
     parallelism = [
         name for name in parallelism if name not in ("micro_batch", "accumulation_steps")
@@ -67,6 +70,7 @@ def test_every_field_is_documented() -> None:
     found = [
         *leaves(yaml.safe_load(EXAMPLE)),
         *(f"settings.parallelism.{name}" for name in parallelism),
+        *optional,
     ]
     assert [path for path in found if f"`{path}`" not in DOCUMENT] == []
     for kind in (
@@ -111,13 +115,38 @@ def changed(best: BestConfiguration, **changes: object) -> BestConfiguration:
 
 def test_figures_are_rounded_for_people() -> None:
     best = from_yaml(EXAMPLE, "example")
-    ratio = Ratio(estimate=1.0 + 1 / 3, low=float("-inf"), high=float("inf"), confidence=0.95)
-    evidence = Evidence(**{**vars(best.evidence), "ratio": ratio})
+    ratio = Ratio(estimate=1.0 + 1 / 3, low=1 + 1e-9, high=1e9 / 3, confidence=0.95)
+    evidence = replace(best.evidence, ratio=ratio, pinned={"fraction": 1 / 3})
     text = to_yaml(changed(best, evidence=evidence))
-    assert "    estimate: 1.33333\n    low: -inf\n    high: inf\n" in text
-    assert from_yaml(text, "x").evidence.ratio == Ratio(
-        estimate=1.33333, low=float("-inf"), high=float("inf"), confidence=0.95
+    assert "    estimate: 1.33333\n    low: 1.0\n    high: 333333000.0\n" in text
+    assert from_yaml(text, "x").evidence == replace(
+        evidence, ratio=Ratio(estimate=1.33333, low=1.0, high=333333000.0, confidence=0.95)
     )
+
+
+def test_what_the_user_held_is_part_of_the_document_and_of_its_head() -> None:
+    best = from_yaml(EXAMPLE, "example")
+    evidence = replace(
+        best.evidence, ratio=None, winner=None,
+        pinned={"strategy": "ddp", "static_graph": True, "groups": 1, "odd": "0x10"},
+        only=("bucket_cap_mb",), shared_with=("run r2 (pid 7)",),
+    )  # fmt: skip
+    kept = changed(best, conclusion=Conclusion.KEEP_DEFAULTS, evidence=evidence)
+    text = to_yaml(kept)
+    assert from_yaml(text, "x") == kept
+    head = text.partition("schema:")[0]
+    held = "strategy=ddp static_graph=true groups=1 odd=0x10"
+    assert f"keep the defaults with {held} for" in head
+    assert f"{held} was held; only bucket_cap_mb was searched." in head
+
+
+def test_the_document_for_json_has_the_names_of_the_yaml() -> None:
+    best = from_yaml(EXAMPLE, "example")
+    document = to_document(best)
+    assert json.loads(json.dumps(document)) == yaml.safe_load(EXAMPLE)
+    section = settings_document(best.settings, best.environment, best.target.ranks)
+    assert section == document["settings"]
+    assert target_document(best.target) == document["for"]
 
 
 @pytest.mark.parametrize(
@@ -167,8 +196,21 @@ def test_figures_are_rounded_for_people() -> None:
         ("percent: 1.2", "percent: -1.2", "evidence.baseline.spread_percent: -1.2 has to be 0 or"),
         ("stability: 0.98", "stability: 1.5", "evidence.winner.stability: 1.5 has to be between"),
         ("estimate: 1.083", "estimate: 0.9", "evidence.ratio.estimate: 0.9 contradicts improved"),
-        ("low: 1.061", "low: 1.2", "evidence.ratio.low: 1.2 has to be at most high, 1.105"),
-        ("low: 1.061", "low: nan", "evidence.ratio.low: nan has to be at most high"),
+        ("low: 1.061", "low: 1.2", "evidence.ratio.low: 1.2 has to be from 0 to the estimate, 1.0"),
+        ("low: 1.061", "low: nan", "evidence.ratio.low: nan has to be from 0 to"),
+        ("low: 1.061", "low: -inf", "evidence.ratio.low: -inf has to be from 0 to"),
+        ("low: 1.061", "low: -1", "evidence.ratio.low: -1.0 has to be from 0 to"),
+        ("high: 1.105", "high: inf", "evidence.ratio.high: inf has to be finite"),
+        ("high: 1.105", "high: 1.08", "evidence.ratio.high: 1.08 has to be finite and at least"),
+        ("high: 1.105", "high: nan", "evidence.ratio.high: nan has to be finite"),
+        ("estimate: 1.083", "estimate: nan", "evidence.ratio.estimate: nan has to be positive"),
+        ("confidence: 0.95", "confidence: nan", "evidence.ratio.confidence: nan has to be in (0"),
+        ("confidence: 0.95", "confidence: .nan", "evidence.ratio.confidence: '.nan' is read dif"),
+        ("percent: 1.2", "percent: inf", "evidence.baseline.spread_percent: inf has to be 0 or"),
+        ("stability: 0.98", "stability: nan", "evidence.winner.stability: nan has to be between"),
+        ("trials: 41", "trials: 41\n  pinned: {a: .inf}", "evidence.pinned.a: '.inf' is read"),
+        ("trials: 41", "trials: 41\n  pinned: [a]", "evidence.pinned: ['a'] has to be a mapping"),
+        ("trials: 41", "trials: 41\n  only: a", "evidence.only: 'a' has to be a list"),
         ("confidence: 0.95", "confidence: 95", "evidence.ratio.confidence: 95.0 has to be in (0"),
         ("created: '2026-01-02T03:04:05+00:00'", "created: 2026-01-02T03:04:05",
          "created: '2026-01-02T03:04:05' has to be an ISO 8601 time with its zone"),
