@@ -1,7 +1,9 @@
 """The user's own data folder, and the database in it that is used when none is named."""
 
 import os
+import pwd
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from autotune.errors import UserError
@@ -33,16 +35,32 @@ def default_url(environ: Mapping[str, str] | None = None) -> str:
 def _choose(environ: Mapping[str, str]) -> Path:
     own = environ.get("AUTOTUNE_HOME")
     if own:
-        return Path(own).absolute()
+        try:
+            return Path(own).absolute()
+        except OSError as error:
+            raise UserError(
+                f"AUTOTUNE_HOME: {own!r} is relative to a folder that is gone",
+                hint="set it to an absolute path",
+            ) from error
     shared = environ.get("XDG_DATA_HOME", "")
     # The XDG specification has relative paths ignored.
     if Path(shared).is_absolute():
         return Path(shared) / "autotune"
-    try:
-        home = environ.get("HOME") or Path("~").expanduser()
-    except RuntimeError as error:
-        raise UserError(
-            "there is no data folder: HOME isn't set, and the user has no home",
-            hint="set AUTOTUNE_HOME to a folder that you may write to",
-        ) from error
-    return Path(home).absolute() / ".local" / "share" / "autotune"
+    return home_folder(environ) / ".local" / "share" / "autotune"
+
+
+def home_folder(environ: Mapping[str, str]) -> Path:
+    """$HOME, else the home in the user's account. A relative one would move with the cwd.
+
+    Raises UserError if there is neither.
+    """
+    candidates = [environ.get("HOME", "")]
+    with suppress(KeyError):  # a container's user may have no entry
+        candidates.append(pwd.getpwuid(os.getuid()).pw_dir)
+    for home in map(Path, candidates):
+        if home.is_absolute():
+            return home
+    raise UserError(
+        "there is no home folder: HOME isn't set to an absolute path, and the account has none",
+        hint="set AUTOTUNE_HOME to a folder that you may write to",
+    )

@@ -10,6 +10,7 @@ from sqlalchemy.exc import ArgumentError
 from autotune.errors import FieldError, UserError
 from autotune.storage.base import Store
 from autotune.storage.engine import build_engine, mask_query, masked
+from autotune.storage.folder import home_folder
 from autotune.storage.migrate import migrate
 from autotune.storage.sql import SqlStore
 
@@ -82,13 +83,19 @@ def _checked_file(url: URL, text: str) -> URL:
         raise _refusal(text, "names no file, and what is in memory can't be kept")
     # Absolute, so that messages name the file wherever they are read.
     try:
-        path = Path(str(url.database)).expanduser().absolute()
+        path = _in_home(Path(str(url.database))).absolute()
         _check_path(path)
     except RuntimeError as error:
         raise FieldError(OPTION, url.database, "is in the home of an unknown user") from error
     except OSError as error:
         raise FieldError(OPTION, url.database, f"can't be used: {error.strerror}") from error
     return url.set(database=str(path))
+
+
+def _in_home(path: Path) -> Path:
+    if path.parts[0] == "~":
+        return home_folder(os.environ).joinpath(*path.parts[1:])
+    return path.expanduser()
 
 
 def _check_path(path: Path) -> None:

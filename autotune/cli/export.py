@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from autotune.cli.options import output_path
 from autotune.exporters import EXPORTERS, exporter
 from autotune.exporters.document import read
 from autotune.exporters.files import write_atomically
@@ -18,12 +19,13 @@ def export(
         str, typer.Option("--to", metavar="FORM", help=f"One of: {', '.join(EXPORTERS)}.")
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Default: stdout.")
+        str | None, typer.Option("--output", metavar="FILE", help="Default: stdout.")
     ] = None,
 ) -> None:
     """Print a saved configuration in the form of another tool."""
+    path = output_path(output)
     text = exporter(to).export(read(file))
-    if output is None:
+    if path is None:
         typer.echo(text, nl=False)
     else:
-        write_atomically(output, text)
+        write_atomically(path, text)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from autotune.cli.documents import status, study_document, trial_document
 from autotune.cli.options import (
     BatchOption,
     Format,
@@ -18,9 +19,10 @@ from autotune.cli.report import print_trials
 from autotune.compose import find_study
 from autotune.errors import UserError
 from autotune.executors.host import describe_machine
-from autotune.exporters.document import to_yaml
+from autotune.exporters.document import to_document, to_yaml
+from autotune.exporters.text import scope
 from autotune.machines import LOCAL
-from autotune.model import BestConfiguration, encode
+from autotune.model import BestConfiguration
 from autotune.storage import Store, default_url, open_store
 
 
@@ -30,19 +32,20 @@ def runs(storage: StorageOption = None, format_: FormatOption = Format.TABLE) ->
         studies = store.studies()
         counts = {study.run_id: len(store.trials(study.run_id)) for study in studies}
     if format_ is Format.JSON:
-        print_json([{**encode(s), "trials": counts[s.run_id]} for s in studies])
+        print_json([{**study_document(s), "trials": counts[s.run_id]} for s in studies])
         return
     print_table(
         "Runs",
-        ["run", "started", "status", "trials", "conclusion", "for"],
+        ["run", "started", "status", "trials", "conclusion", "for", "narrowed"],
         [
             [
                 study.run_id,
                 f"{study.created_at:%Y-%m-%d %H:%M} UTC",
-                study.status.value,
+                status(study),
                 str(counts[study.run_id]),
                 study.conclusion.value if study.conclusion else "-",
                 study.spec.target.describe(),
+                scope(study.spec.pinned, study.spec.only) or "-",
             ]
             for study in studies
         ],
@@ -62,14 +65,17 @@ def show(
         study = find_study(store, run)
         trials = store.trials(study.run_id)
     if format_ is Format.JSON:
-        print_json({"study": encode(study), "trials": [encode(trial) for trial in trials]})
+        documents = [trial_document(trial, study) for trial in trials]
+        print_json({"study": study_document(study), "trials": documents})
         return
     print_trials(f"Run {study.run_id}: {study.spec.target.describe()}", trials)
     console = out()
     console.print()
     console.print(f"machine     {study.machine.describe()}", markup=False)
     console.print(f"strategy    {study.spec.search}", markup=False)
-    console.print(f"status      {study.status.value}", markup=False)
+    console.print(f"status      {status(study)}", markup=False)
+    if narrowed := scope(study.spec.pinned, study.spec.only):
+        console.print(f"narrowed    {narrowed}", markup=False)
     if study.conclusion:
         console.print(f"conclusion  {study.conclusion.value}: {study.reason}", markup=False)
     for trial in trials:
@@ -91,7 +97,7 @@ def best(
     with open_store(storage or default_url()) as store:
         found = _find(store, name, workload, nproc, global_batch)
     if format_ is Format.JSON:
-        print_json(encode(found))
+        print_json(to_document(found))
     else:
         typer.echo(to_yaml(found), nl=False)
 

@@ -7,7 +7,6 @@ import typer
 
 from autotune import __version__
 from autotune.cli import catalogue, export, inspect, knobs, run
-from autotune.cli.run import EXIT_INTERRUPTED
 from autotune.errors import AutotuneError, UserError
 
 EXIT_FAILED = 1
@@ -47,7 +46,10 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; errors made on purpose become a message and an exit code."""
+    """Run the command line; errors made on purpose become a message and an exit code.
+
+    Raises KeyboardInterrupt, which may come while this is imported: its caller ends on it.
+    """
     try:
         try:
             app()
@@ -65,9 +67,6 @@ def main() -> None:
         if not isinstance(error, BrokenPipeError):
             sys.stderr.write(f"error: the result can't be written to stdout: {error.strerror}\n")
         sys.exit(EXIT_FAILED)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        sys.exit(EXIT_INTERRUPTED)
 
 
 def _flush() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from autotune.errors import FieldError
+from autotune.exporters.files import file_path
 from autotune.strategies import NAMES
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|m|h)?")
@@ -45,6 +46,7 @@ BatchOption = Annotated[
     int | None,
     typer.Option(
         "--global-batch",
+        min=1,
         max=2**31 - 1,
         help="Samples per optimizer step over all ranks, which no candidate changes. "
         "Default: the workload's.",
@@ -112,10 +114,27 @@ ColdOption = Annotated[
 FormatOption = Annotated[
     Format, typer.Option("--format", help="How the result is printed on stdout.")
 ]
-OutputOption = Annotated[
-    Path | None,
-    typer.Option("--output", metavar="FILE", help="The YAML file. Default: best/….yaml."),
+ShareOption = Annotated[
+    bool,
+    typer.Option(
+        "--share-machine",
+        help="Go on although another run trains on this machine; the answer then says so.",
+    ),
 ]
+OutputOption = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        metavar="FILE",
+        help="A YAML file for what this run finds. Default: best/….yaml, for the "
+        "answer that is kept.",
+    ),
+]
+
+
+def output_path(text: str | None) -> Path | None:
+    """The file in --output, if it is given. Raises FieldError for a folder."""
+    return None if text is None else file_path(text, "--output")
 
 
 def duration_s(text: str, field: str) -> float:

@@ -1,26 +1,36 @@
 """What a person sees on stderr while a study runs."""
 
-from statistics import stdev
+from collections.abc import Iterable, Mapping
+from statistics import fmean, median, stdev
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from autotune.cli.render import changes, duration_text, settings_text
+from autotune.exporters.text import defaults_text
 from autotune.loop.observer import Observer, TrialStart
-from autotune.model import Trial, Window
+from autotune.model import KnobValue, Trial, Window
 from autotune.scoring.score import score
 
 
 class Progress(Observer):
     """One line for each ended trial; on a terminal also a line that follows the running one."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(
+        self, console: Console | None = None, *, pinned: Mapping[str, KnobValue] | None = None
+    ) -> None:
         self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
         self._live: Live | None = None
         self._start: TrialStart | None = None
         self._rates: list[float] = []
         self._best = 0.0
+        self._defaults = defaults_text(pinned or {})
+
+    def resumed(self, trials: Iterable[Trial]) -> None:
+        """Begin with what was measured before."""
+        for trial in trials:
+            self._seen(trial)
 
     def say(self, text: str) -> None:
         """Print a line."""
@@ -57,15 +67,15 @@ class Progress(Observer):
         if start is None:
             return ""
         parts = [f"[{start.number:3d}] {start.step.phase.value:8s}"]
-        parts.append(settings_text(changes(start.step.candidate, start.baseline)))
+        different = changes(start.step.candidate, start.baseline)
+        parts.append(settings_text(different) if different else self._defaults)
         return "  ".join(parts)
 
     def _result(self, trial: Trial) -> str:
         measurement = trial.scored
         if measurement is None:
             return f"{trial.outcome.value}: {trial.reason}"
-        value = score(measurement).samples_per_second
-        self._best = max(self._best, value)
+        self._seen(trial)
         parts = [
             _rate([window.samples_per_second for window in measurement.windows]),
             f"best so far {self._best:,.1f}",
@@ -75,10 +85,14 @@ class Progress(Observer):
             parts.append(f"{duration_text(max(0.0, remaining_s - trial.seconds))} left")
         return ", ".join(parts)
 
+    def _seen(self, trial: Trial) -> None:
+        if trial.scored:
+            self._best = max(self._best, score(trial.scored).samples_per_second)
+
 
 def _rate(rates: list[float]) -> str:
+    """As the score has it: the median over windows, here with their spread around the mean."""
     if not rates:
         return "starting"
-    mean = sum(rates) / len(rates)
-    spread = f" ± {100 * stdev(rates) / mean:.1f} %" if len(rates) > 1 else ""
-    return f"{mean:,.1f} samples/s{spread}"
+    spread = f" ± {100 * stdev(rates) / fmean(rates):.1f} %" if len(rates) > 1 else ""
+    return f"{median(rates):,.1f} samples/s{spread}"

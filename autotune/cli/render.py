@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from autotune.exporters.text import pins_text
 from autotune.exporters.text import shown as shown  # noqa: PLC0414 - tables need it too
 from autotune.model import (
     DEFAULT,
@@ -58,8 +59,8 @@ def changes(candidate: Candidate, baseline: Candidate) -> dict[str, KnobValue]:
 
 
 def settings_text(values: Mapping[str, KnobValue]) -> str:
-    """`knob=value` pairs of what differs from the defaults."""
-    return " ".join(f"{name}={shown(value)}" for name, value in values.items()) or "defaults"
+    """`knob=value` pairs of what differs from the baseline."""
+    return pins_text(values) or "as the baseline"
 
 
 def rate_text(reading: Reading | None) -> str:

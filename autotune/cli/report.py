@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.cli.render import (
@@ -14,6 +15,8 @@ from autotune.cli.render import (
     ratio_text,
     settings_text,
 )
+from autotune.exporters.document import to_document
+from autotune.exporters.text import defaults_text, scope
 from autotune.loop.study import StudyEnd
 from autotune.model import (
     BestConfiguration,
@@ -22,21 +25,30 @@ from autotune.model import (
     Phase,
     Study,
     Trial,
-    encode,
 )
 from autotune.scoring.score import score
 
 _MOST_NOTES = 5
 _SENTENCES = {
     Conclusion.IMPROVED: "Improved: use the configuration below.",
-    Conclusion.KEEP_DEFAULTS: "Keep the defaults: nothing beat them beyond the noise.",
+    Conclusion.KEEP_DEFAULTS: "Keep the {defaults}: nothing beat them beyond the noise.",
     Conclusion.UNCONFIRMED: "Unconfirmed: the configuration below looked best, nothing more.",
     Conclusion.NO_CANDIDATE: "No candidate works.",
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """What became of an answer."""
+
+    path: Path | None = None
+    """The file that was written."""
+    kept: str | None = None
+    """The run whose earlier answer stays the one for the target."""
+
+
 def print_answer(
-    study: Study, end: StudyEnd, trials: Sequence[Trial], saved: Path | None, format_: object
+    study: Study, end: StudyEnd, trials: Sequence[Trial], saved: Saved, format_: object
 ) -> None:
     """Print what the run found, and where it is saved."""
     if str(format_) == "json":
@@ -47,13 +59,18 @@ def print_answer(
     console.print()
     is_empty = end.best is None and (end.interrupted or end.stuck)
     sentence = "Nothing measured yet." if is_empty else _SENTENCES[end.decision.conclusion]
-    console.print(sentence, markup=False)
+    console.print(sentence.format(defaults=defaults_text(study.spec.pinned)), markup=False)
     console.print(f"  because    {end.decision.reason}", markup=False)
     if end.best is not None:
         _print_best(end.best, end.decision.candidate, trials)
     _print_notes(end)
-    if saved is not None:
-        console.print(f"  saved      {saved}", markup=False)
+    if saved.path is not None:
+        console.print(f"  saved      {saved.path}", markup=False)
+    if saved.kept is not None:
+        console.print(
+            f"  kept       the answer of run {saved.kept} stays the one for this target",
+            markup=False,
+        )
 
 
 def _print_best(best: BestConfiguration, chosen: Candidate, trials: Sequence[Trial]) -> None:
@@ -67,6 +84,10 @@ def _print_best(best: BestConfiguration, chosen: Candidate, trials: Sequence[Tri
         console.print(f"  settings   {text}", markup=False)
     if evidence.ratio is not None:
         console.print(f"  gain       {ratio_text(evidence.ratio)}", markup=False)
+    if narrowed := scope(evidence.pinned, evidence.only):
+        console.print(f"  narrowed   {narrowed}", markup=False)
+    for other in evidence.shared_with:
+        console.print(f"  shared     the machine, with {other}: figures disturbed", markup=False)
 
 
 def _print_notes(end: StudyEnd) -> None:
@@ -114,17 +135,16 @@ def _baseline(trials: Sequence[Trial]) -> Candidate | None:
     return next((t.candidate for t in trials if t.phase is Phase.BASELINE), None)
 
 
-def _answer_data(
-    study: Study, end: StudyEnd, trials: Sequence[Trial], saved: Path | None
-) -> object:
+def _answer_data(study: Study, end: StudyEnd, trials: Sequence[Trial], saved: Saved) -> object:
     return {
         "run": study.run_id,
         "kind": "measured",
         "conclusion": end.decision.conclusion.value,
         "reason": end.decision.reason,
         "interrupted": end.interrupted,
-        "saved": None if saved is None else str(saved),
-        "best": None if end.best is None else encode(end.best),
+        "saved": None if saved.path is None else str(saved.path),
+        "kept": saved.kept,
+        "best": None if end.best is None else to_document(end.best),
         "trials": len(trials),
         "skipped": dict(Counter(end.skipped.values())),
         "no_effect": dict(end.no_effect),

@@ -1,8 +1,10 @@
 """`autotune run` and `resume`: run a study and print its answer."""
 
+import shlex
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -10,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from autotune.answers import keep_answer
 from autotune.cli.options import (
     BatchOption,
     ColdOption,
@@ -23,6 +26,7 @@ from autotune.cli.options import (
     OnlyOption,
     OutputOption,
     SetOption,
+    ShareOption,
     SpaceOption,
     StorageOption,
     StrategyOption,
@@ -30,14 +34,16 @@ from autotune.cli.options import (
     assignments,
     duration_s,
     names,
+    output_path,
 )
 from autotune.cli.progress import Progress
-from autotune.cli.report import print_answer
+from autotune.cli.report import Saved, print_answer
 from autotune.compose import build_spec, find_study, new_study, runner
 from autotune.errors import FieldError, UserError
 from autotune.exporters.document import read, to_yaml
 from autotune.exporters.files import check_writable, write_atomically
 from autotune.loop.study import StudyEnd
+from autotune.machine_lock import MachineUse, machine_use
 from autotune.machines import Place, find_place
 from autotune.model import Conclusion, Study, StudySpec, StudyStatus, Target
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
@@ -88,12 +94,14 @@ def run(
     instances: InstancesOption = None,
     no_imds: NoImdsOption = False,
     cold: ColdOption = False,
+    share_machine: ShareOption = False,
 ) -> None:
     """Find the fastest steady configuration, and save it as YAML.
 
     Exit codes: 0 done (improved or keep-defaults: the output tells), 2 usage, 3 no candidate works,
     130 interrupted (resume with 'autotune resume').
     """
+    path = output_path(output)
     request = Request(
         instance=instance,
         workload=workload,
@@ -108,17 +116,18 @@ def run(
         space=Spaces.of(space),
         instances=instances,
         allow_lossy=allow_lossy,
-        output=output,
+        output=path,
     )
     place = find_place(instance, instances=request.instance_sources, ask_ec2=not no_imds)
     target = build_target(request, place.machine)
     built = build_space(request, place, target)
     spec = build_spec(request, target, built)
-    check_writable(output or default_output(target))
-    with open_store(storage or default_url()) as store:
+    check_writable(path or default_output(target))
+    with open_store(storage or default_url()) as store, machine_use(share=share_machine) as use:
         study = new_study(spec, place.machine, store)
         notices = all_notices(request, built)
-        _run_and_report(study, place, store, storage, format_, notices, cold=cold)
+        with run_lock(study.run_id):
+            _run_and_report(study, place, store, storage, format_, use, notices, cold=cold)
 
 
 def resume(
@@ -129,6 +138,7 @@ def resume(
     storage: StorageOption = None,
     format_: FormatOption = Format.TABLE,
     cold: ColdOption = False,
+    share_machine: ShareOption = False,
 ) -> None:
     """Finish a run that was interrupted or killed; finished trials are kept."""
     with open_store(storage or default_url()) as store:
@@ -145,7 +155,8 @@ def resume(
         text = study.spec.instances_text
         sources = [read_yaml(text, f"instances of run {study.run_id}")] if text else []
         place = find_place(target.instance, instances=sources)
-        _run_and_report(study, place, store, storage, format_, cold=cold)
+        with run_lock(study.run_id), machine_use(share=share_machine) as use:
+            _run_and_report(study, place, store, storage, format_, use, cold=cold)
 
 
 def default_output(target: Target) -> Path:
@@ -166,46 +177,62 @@ def _run_and_report(
     store: Store,
     storage: str | None,
     format_: Format,
+    use: MachineUse,
     notices: Sequence[str] = (),
     *,
     cold: bool = False,
 ) -> None:
-    progress = Progress()
+    use.announce(study.run_id)
+    progress = Progress(pinned=study.spec.pinned)
+    progress.resumed(store.trials(study.run_id))
     progress.say(f"run {study.run_id}: {study.spec.target.describe()}")
     progress.say(f"machine: {place.machine.describe()}")
     for notice in notices:
         progress.say(f"notice: {notice}")
-    with run_lock(study.run_id), _interruptible(progress) as cancel:
-        running = runner(study, place, store, progress, cancel, cold=cold)
-        with running.executor:
-            end = running.run()
+    resume_command = _resume_command(study, storage, cold=cold)
+    try:
+        with _interruptible(progress) as cancel:
+            running = runner(study, place, store, progress, cancel, cold=cold)
+            with running.executor:
+                end = running.run()
+    except KeyboardInterrupt:
+        progress.close()
+        progress.say(f"interrupted at once; resume with: {resume_command}")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     progress.close()
+    if end.best is not None:
+        end = replace(end, best=keep_answer(store, study, end.best, use.shared_with()))
     saved = _save(study, store, end)
     print_answer(study, end, store.trials(study.run_id), saved, format_)
     if end.interrupted:
-        where = f" --storage {storage!r}" if storage else ""
-        progress.say(f"interrupted; resume with: autotune resume {study.run_id}{where}")
+        progress.say(f"interrupted; resume with: {resume_command}")
         raise typer.Exit(EXIT_INTERRUPTED)
     if end.stuck:
-        progress.say(f"stopped; once that is mended: autotune resume {study.run_id}")
+        progress.say(f"stopped; once that is mended: {resume_command}")
         raise typer.Exit(EXIT_STUCK)
     if end.decision.conclusion is Conclusion.NO_CANDIDATE:
         raise typer.Exit(EXIT_NO_CANDIDATE)
 
 
-def _save(study: Study, store: Store, end: StudyEnd) -> Path | None:
-    """Write the store's answer for the target, which may be an earlier run's confirmed one.
+def _resume_command(study: Study, storage: str | None, *, cold: bool) -> str:
+    where = f" --storage {shlex.quote(storage)}" if storage else ""
+    return f"autotune resume {study.run_id}{where}{' --cold' * cold}"
+
+
+def _save(study: Study, store: Store, end: StudyEnd) -> Saved:
+    """Write the answer: a file that the user named gets this run's, the default one the target's.
 
     An unconfirmed answer never takes the place of a confirmed one in a file, either.
     """
-    best = store.best(study.spec.target)
-    if best is None or end.best is None:
-        return None
+    kept = store.best(study.spec.target)
+    if kept is None or end.best is None:
+        return Saved()
+    best = end.best if study.spec.output else kept
     path = _output(study)
     if best.conclusion is Conclusion.UNCONFIRMED and _holds_confirmed(path):
         path = path.with_name(f"{path.stem}.unconfirmed{path.suffix}")
     write_atomically(path, to_yaml(best))
-    return path
+    return Saved(path=path, kept=None if kept.run_id == study.run_id else kept.run_id)
 
 
 def _holds_confirmed(path: Path) -> bool:

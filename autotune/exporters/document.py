@@ -237,7 +237,8 @@ def _head(best: BestConfiguration) -> str:
 
 def _head_lines(best: BestConfiguration) -> Iterator[str]:
     yield comment(summary(best))
-    if scope(best.evidence):
-        yield comment(f"The study was narrowed: {scope(best.evidence)}.")
+    narrowed = scope(best.evidence.pinned, best.evidence.only)
+    if narrowed:
+        yield comment(f"The study was narrowed: {narrowed}.")
     yield comment("To use it: `autotune export FILE --to env` gives a file to source,")
     yield comment("`autotune export FILE --to torchrun` a complete launch line.")

@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from autotune.errors import UserError
+from autotune.errors import FieldError, UserError
+
+
+def file_path(text: str, field: str) -> Path:
+    """The file that a person named. Raises FieldError for a folder, also one that isn't there."""
+    path = Path(text)
+    if os.path.basename(text) in ("", ".", "..") or path.is_dir():
+        raise FieldError(
+            field, text, "is a folder", hint=f"name a file in it: {path / 'best.yaml'}"
+        )
+    return path
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -57,6 +67,7 @@ def _aside(path: Path, text: str, *, keep: bool) -> Iterator[tuple[Path, Path]]:
 @contextmanager
 def _folder(path: Path, *, keep: bool) -> Iterator[Path]:
     """The target behind links, its folder there; what was made for it goes unless all went well."""
+    _refuse_dangling(path)
     target = Path(os.path.realpath(path))
     made: list[Path] = []
     ended_well = False
@@ -70,6 +81,15 @@ def _folder(path: Path, *, keep: bool) -> Iterator[Path]:
             for folder in reversed(made):
                 with suppress(OSError):
                     folder.rmdir()
+
+
+def _refuse_dangling(path: Path) -> None:
+    """Folders are made where a person named them, never where a link happens to point."""
+    for part in (path, *path.parents):
+        if part.is_symlink() and not part.exists():
+            end = Path(os.path.realpath(part))
+            if part != path or not end.parent.is_dir():
+                raise ValueError(f"{str(part)!r} is a link to {str(end)!r}, which doesn't exist")
 
 
 def _make_folders(folder: Path, made: list[Path]) -> None:

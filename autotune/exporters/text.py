@@ -1,8 +1,8 @@
 """Sentences and comment lines that the exports share."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from autotune.model import BestConfiguration, Conclusion, Evidence, KnobValue
+from autotune.model import BestConfiguration, Conclusion, KnobValue
 
 
 def comment(text: str) -> str:
@@ -29,11 +29,11 @@ def defaults_text(pinned: Mapping[str, KnobValue]) -> str:
     return f"defaults with {pins_text(pinned)}" if pinned else "defaults"
 
 
-def scope(evidence: Evidence) -> str:
+def scope(pinned: Mapping[str, KnobValue], only: Sequence[str]) -> str:
     """What the user kept from being searched; empty if nothing."""
-    held = [f"{pins_text(evidence.pinned)} was held"] if evidence.pinned else []
-    only = [f"only {', '.join(evidence.only)} was searched"] if evidence.only else []
-    return "; ".join([*held, *only])
+    held = [f"{pins_text(pinned)} was held"] if pinned else []
+    named = [f"only {', '.join(only)} was searched"] if only else []
+    return "; ".join([*held, *named])
 
 
 def pins_text(pinned: Mapping[str, KnobValue]) -> str:

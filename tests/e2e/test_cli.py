@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,10 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
 from autotune.exporters.document import read
 from autotune.model import Conclusion
 
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 AUTOTUNE = [sys.executable, "-m", "autotune"]
 
 
@@ -61,11 +65,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 def test_a_run_tries_ddp_and_fsdp_and_stores_them(finished: Home) -> None:
     shown = json.loads(finished.call("show", "latest", "--format", "json").stdout)
-    strategies = {trial["settings"]["strategy"] for trial in shown["trials"]}
+    layouts = [trial["settings"]["parallelism"] for trial in shown["trials"]]
+    strategies = {layout["strategy"] for layout in layouts}
     assert strategies == {"ddp", "fsdp_full", "fsdp_grad_op"}
     assert {trial["outcome"] for trial in shown["trials"]} == {"completed"}
-    for trial in shown["trials"]:
-        assert trial["measurement"]["effective"]["strategy"] == trial["settings"]["strategy"]
+    for trial, layout in zip(shown["trials"], layouts, strict=True):
+        assert trial["measurement"]["effective"]["strategy"] == layout["strategy"]
         assert trial["measurement"]["losses"][-1] < trial["measurement"]["losses"][0]
     table = finished.call("show", "latest").stdout
     assert "fsdp_full" in table
@@ -78,8 +83,24 @@ def test_the_saved_file_and_the_store_agree(finished: Home) -> None:
     printed = finished.call("best", "--instance", "local", "--workload", "tiny").stdout
     assert printed == (finished.path / "best.yaml").read_text()
     listed = json.loads(finished.call("runs", "--format", "json").stdout)
-    assert [run["run_id"] for run in listed] == [saved.run_id]
+    assert [run["run"] for run in listed] == [saved.run_id]
     assert listed[0]["status"] == "finished"
+
+
+def test_json_has_the_names_of_the_yaml(finished: Home) -> None:
+    document = yaml.safe_load((finished.path / "best.yaml").read_text())
+    assert json.loads(finished.call("best", "--format", "json").stdout) == document
+    study = json.loads(finished.call("show", "latest", "--format", "json").stdout)["study"]
+    (listed,) = json.loads(finished.call("runs", "--format", "json").stdout)
+    for form in (study, listed):
+        assert {form[name] == document[name] for name in ("run", "for", "conclusion")} == {True}
+    assert document["evidence"]["only"] == ["strategy"]
+
+
+def test_the_answer_says_how_its_study_was_narrowed(finished: Home) -> None:
+    assert "only strategy was searched" in finished.call("best").stdout.partition("schema")[0]
+    for command in (["show", "latest"], ["runs"]):
+        assert "only strategy was searched" in finished.call(*command).stdout
 
 
 def test_exports_are_usable(finished: Home) -> None:
@@ -124,6 +145,13 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def wait_for_the_end_of(pids: Sequence[int]) -> None:
+    deadline = time.monotonic() + 10
+    while any(is_alive(pid) for pid in pids):
+        assert time.monotonic() < deadline, "something outlives its controller"
+        time.sleep(0.1)
+
+
 RUN = (
     "run", "--instance", "local", "--workload", "tiny", "--nproc", "2",
     "--only", "bucket_cap_mb", "--set", "strategy=ddp", "--trials", "1", "--output", "best.yaml",
@@ -157,16 +185,39 @@ def test_an_interrupted_run_leaves_nothing_and_resumes(home: Home, number: signa
     assert read(home.path / "best.yaml").conclusion is not Conclusion.UNCONFIRMED
 
 
+def test_a_second_interrupt_ends_at_once_and_still_says_how_to_resume(home: Home) -> None:
+    """The one controller is stopped between the two, so that both arrive whatever it does."""
+    url = f"sqlite:///{home.path}/my runs.db"
+    with home.start(*RUN, "--storage", url) as process:
+        pids = wait_for_ranks(process.pid)
+        process.send_signal(signal.SIGSTOP)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130, rest
+    assert "Traceback" not in rest
+    assert "at once" in rest
+    wait_for_the_end_of(pids)
+    arguments = shlex.split(rest.split("resume with: autotune ")[1].splitlines()[0])
+    assert arguments[2:] == ["--storage", url]
+    home.call(*arguments)
+
+
 def test_a_killed_run_leaves_nothing_and_resumes(home: Home) -> None:
     with home.start(*RUN) as process:
         pids = wait_for_ranks(process.pid)
+        (listed,) = json.loads(home.call("runs", "--format", "json").stdout)
+        assert listed["status"] == "running"
         process.kill()
         process.communicate(timeout=60)
-    deadline = time.monotonic() + 10
-    while any(is_alive(pid) for pid in pids):
-        assert time.monotonic() < deadline, "something outlives its controller"
-        time.sleep(0.1)
+    wait_for_the_end_of(pids)
+    (listed,) = json.loads(home.call("runs", "--format", "json").stdout)
+    assert listed["status"] == "stale"
+    assert "stale" in home.call("show", "latest").stdout
     home.call("resume", "latest")
+    (listed,) = json.loads(home.call("runs", "--format", "json").stdout)
+    assert listed["status"] == "finished"
 
 
 def test_a_run_has_one_controller(home: Home) -> None:
@@ -176,6 +227,60 @@ def test_a_run_has_one_controller(home: Home) -> None:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert "is being run by another process" in refused.stderr
+
+
+def test_two_studies_do_not_measure_each_other(home: Home) -> None:
+    with home.start(*RUN) as process:
+        wait_for_ranks(process.pid)
+        refused = home.call(*RUN, expect=2)
+        assert f"(pid {process.pid})" in refused.stderr
+        assert "--share-machine" in refused.stderr
+        (only,) = json.loads(home.call("runs", "--format", "json").stdout)
+        assert only["run"] in refused.stderr
+        process.send_signal(signal.SIGSTOP)
+        try:
+            shared = home.call(*RUN, "--output", "shared.yaml", "--share-machine")
+        finally:
+            process.send_signal(signal.SIGCONT)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    name = f"run {only['run']} (pid {process.pid})"
+    assert f"shared     the machine, with {name}" in shared.stdout
+    assert read(home.path / "shared.yaml").evidence.shared_with == (name,)
+
+
+def test_a_narrower_run_leaves_the_answer_of_a_wider_one(home: Home, finished: Home) -> None:
+    shutil.copytree(finished.path / "data", home.path / "data")
+    before = home.call("best").stdout
+    narrow = [*RUN[: RUN.index("--output")], "--set", "bucket_cap_mb=25", "--only", "static_graph"]
+    answer = json.loads(home.call(*narrow, "--format", "json").stdout)
+    own = answer["best"]
+    assert own["evidence"]["pinned"] == {"strategy": "ddp", "bucket_cap_mb": 25}
+    if own["conclusion"] == "keep_defaults":
+        first = yaml.safe_load(before)["run"]
+        assert answer["kept"] == first
+        assert home.call("best").stdout == before
+        assert (home.path / answer["saved"]).read_text() == before
+    home.call(*narrow, "--output", "own.yaml")
+    assert read(home.path / "own.yaml").evidence.pinned["bucket_cap_mb"] == 25
+
+
+def test_an_interrupt_while_modules_are_imported_is_no_traceback(home: Home) -> None:
+    """A module in the place of one that the command line imports is where Ctrl-C comes."""
+    (home.path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    entry = re.search(r'^autotune = "([\w.]+):(\w+)"', PYPROJECT.read_text(), re.MULTILINE)
+    assert entry
+    start = f"import sys; from {entry[1]} import {entry[2]}; sys.exit({entry[2]}())"
+    for command in ([*AUTOTUNE, "--version"], [sys.executable, "-c", start, "--version"]):
+        result = subprocess.run(
+            command, cwd=home.path, env={**home.environment, "PYTHONPATH": path_with(home.path)},
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert (result.returncode, result.stderr) == (130, "interrupted\n")
+
+
+def path_with(folder: Path) -> str:
+    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def test_an_interrupted_run_leaves_a_confirmed_file_alone(home: Home, finished: Home) -> None:
@@ -226,6 +331,8 @@ BAD: Sequence[tuple[list[str], list[str]]] = [
     (["--instance", "local", "--nproc", "0"], ["--nproc", "0"]),
     (["--instance", "local", "--nproc", "2", "--global-batch", "33"], ["33", "multiple of the 2"]),
     (["--instance", "local", "--global-batch", "0"], ["--global-batch", "0"]),
+    (["--instance", "local", "--global-batch", "-2"], ["--global-batch", "-2", "1<=x"]),
+    (["--instance", "local", "--output", "new/"], ["--output", "'new/' is a folder", "hint:"]),
     (["--instance", "local", "--budget", "2s"], ["--budget", "too short", "hint:"]),
     (["--instance", "local", "--budget", "soon"], ["--budget", "'soon'", "30m"]),
     (["--instance", "local", "--global-batch", "9" * 30], ["--global-batch"]),

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from autotune.errors import UserError
+from autotune.errors import FieldError, UserError
 from autotune.exporters import check_writable, write_atomically
+from autotune.exporters.files import file_path
 from autotune.yaml_reader import read_text
 
 NOBODY = 65534
@@ -71,6 +72,8 @@ def test_an_open_reader_keeps_the_old_content(tmp_path: Path) -> None:
 def bad_path(kind: str, folder: Path) -> Path:
     (folder / "file").write_text("kept")
     (folder / "loop").symlink_to("loop")
+    (folder / "dead").symlink_to("gone/best.yaml")
+    (folder / "deeper").symlink_to("dead/best.yaml")
     return {
         "a folder": folder,
         "too long": folder / "new" / ("x" * 300),
@@ -79,21 +82,46 @@ def bad_path(kind: str, folder: Path) -> Path:
         "in /proc": Path("/proc/best.yaml"),
         "a loop": folder / "loop",
         "a NUL": folder / "new" / "a\0b",
+        "a dead end": folder / "dead",
+        "below a dead end": folder / "dead" / "best.yaml",
+        "a link under a dead end": folder / "deeper",
     }[kind]
 
 
 @pytest.mark.parametrize("act", [check_writable, lambda path: write_atomically(path, "x")])
 @pytest.mark.parametrize(
-    "kind", ["a folder", "too long", "under a file", "a device", "in /proc", "a loop", "a NUL"]
-)
+    "kind",
+    ["a folder", "too long", "under a file", "a device", "in /proc", "a loop", "a NUL",
+     "a dead end", "below a dead end", "a link under a dead end"],
+)  # fmt: skip
 def test_a_bad_path_is_said_and_nothing_is_left(kind: str, act, tmp_path: Path) -> None:
     path = bad_path(kind, tmp_path)
     with pytest.raises(UserError) as caught:
         act(path)
     assert str(path) in str(caught.value)
-    assert names(tmp_path) == ["file", "loop"]
+    assert names(tmp_path) == ["dead", "deeper", "file", "loop"]
     assert (tmp_path / "file").read_text() == "kept"
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+@pytest.mark.parametrize("text", ["out/", "new/", "new/.", "new/..", ".", "..", "/", "", "out"])
+def test_a_folder_is_no_file_to_write_to(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(FieldError, match=f"--output: {text!r} is a folder") as caught:
+        file_path(text, "--output")
+    assert "best.yaml" in caught.value.hint
+    assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("text", ["best.yaml", "new/best.yaml", "./best", "a/../b"])
+def test_a_file_that_isnt_there_yet_may_be_named(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert file_path(text, "--output") == Path(text)
 
 
 @pytest.mark.parametrize("act", [check_writable, lambda path: write_atomically(path, "x")])

@@ -1,10 +1,12 @@
 """URLs and folders that are odd rather than wrong: still an error of ours, still no password."""
 
 import os
+import pwd
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,14 +29,54 @@ def unprivileged() -> Iterator[None]:
         os.seteuid(user)
 
 
-def test_a_user_without_a_home_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def homeless(path: Path) -> Path:
-        raise RuntimeError("Could not determine home directory.")
+def account(home: str | None) -> object:
+    def getpwuid(uid: int) -> object:
+        if home is None:
+            raise KeyError(uid)
+        return SimpleNamespace(pw_dir=home)
 
-    monkeypatch.setattr(Path, "expanduser", homeless)
+    return getpwuid
+
+
+@pytest.mark.parametrize("environment", [{}, {"HOME": ""}, {"HOME": "here"}])
+@pytest.mark.parametrize("home", [None, "", "there"])
+def test_a_user_without_a_home_is_told_so(
+    environment: dict[str, str], home: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pwd, "getpwuid", account(home))
     with pytest.raises(UserError, match="HOME isn't set") as caught:
-        data_folder({})
+        data_folder(environment)
     assert "AUTOTUNE_HOME" in caught.value.hint
+
+
+@pytest.mark.parametrize("environment", [{}, {"HOME": ""}, {"HOME": "here"}])
+def test_without_a_usable_home_it_is_the_accounts(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pwd, "getpwuid", account(str(tmp_path / "account")))
+    assert data_folder(environment) == tmp_path / "account" / ".local" / "share" / "autotune"
+    if "HOME" in environment:
+        monkeypatch.setenv("HOME", environment["HOME"])
+    else:
+        monkeypatch.delenv("HOME")
+    with open_store("sqlite:///~/a.db"):
+        assert (tmp_path / "account" / "a.db").exists()
+
+
+def test_home_goes_before_the_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pwd, "getpwuid", account("/nowhere"))
+    folder = data_folder({"HOME": str(tmp_path)})
+    assert folder == tmp_path / ".local" / "share" / "autotune"
+
+
+def test_a_relative_data_folder_in_a_deleted_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(UserError, match="'data' is relative to a folder that is gone"):
+        data_folder({"AUTOTUNE_HOME": "data"})
 
 
 def test_a_pipe_in_the_files_place_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,14 @@
+"""What all tests need."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_machine_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Studies of these tests neither wait for nor disturb those of others on this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "AUTOTUNE_LOCK_FOLDER", str(tmp_path_factory.mktemp("locks")))
+        yield
