@@ -6,6 +6,12 @@ from autotune.model import BestConfiguration, Study
 from autotune.storage import Store
 
 
+def shared_before(store: Store, study: Study) -> tuple[str, ...]:
+    """Who used the machine during earlier invocations of `study`, as far as its answer says."""
+    best = store.best(study.spec.target)
+    return best.evidence.shared_with if best and best.run_id == study.run_id else ()
+
+
 def keep_answer(
     store: Store, study: Study, best: BestConfiguration, shared_with: tuple[str, ...]
 ) -> BestConfiguration:
@@ -14,7 +20,7 @@ def keep_answer(
         best.evidence,
         pinned=study.spec.pinned,
         only=study.spec.only,
-        shared_with=tuple(dict.fromkeys([*best.evidence.shared_with, *shared_with])),
+        shared_with=tuple(dict.fromkeys(shared_with)),
     )
     complete = replace(best, evidence=evidence)
     store.save_best(complete)

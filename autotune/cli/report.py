@@ -2,8 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from autotune.cli.render import (
     changes,
@@ -15,6 +13,7 @@ from autotune.cli.render import (
     ratio_text,
     settings_text,
 )
+from autotune.cli.saving import Saved
 from autotune.exporters.document import to_document
 from autotune.exporters.text import defaults_text, scope
 from autotune.loop.study import StudyEnd
@@ -35,16 +34,6 @@ _SENTENCES = {
     Conclusion.UNCONFIRMED: "Unconfirmed: the configuration below looked best, nothing more.",
     Conclusion.NO_CANDIDATE: "No candidate works.",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Saved:
-    """What became of an answer."""
-
-    path: Path | None = None
-    """The file that was written."""
-    kept: str | None = None
-    """The run whose earlier answer stays the one for the target."""
 
 
 def print_answer(

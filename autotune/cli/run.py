@@ -5,14 +5,13 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from threading import Event
 from types import FrameType
 from typing import Annotated
 
 import typer
 
-from autotune.answers import keep_answer
+from autotune.answers import keep_answer, shared_before
 from autotune.cli.options import (
     BatchOption,
     ColdOption,
@@ -37,15 +36,14 @@ from autotune.cli.options import (
     output_path,
 )
 from autotune.cli.progress import Progress
-from autotune.cli.report import Saved, print_answer
+from autotune.cli.report import print_answer
+from autotune.cli.saving import default_output, output_of, save_file
 from autotune.compose import build_spec, find_study, new_study, runner
-from autotune.errors import FieldError, UserError
-from autotune.exporters.document import read, to_yaml
-from autotune.exporters.files import check_writable, write_atomically
-from autotune.loop.study import StudyEnd
+from autotune.errors import FieldError
+from autotune.exporters.files import check_writable
 from autotune.machine_lock import MachineUse, machine_use
 from autotune.machines import Place, find_place
-from autotune.model import Conclusion, Study, StudySpec, StudyStatus, Target
+from autotune.model import Conclusion, Study, StudySpec, StudyStatus
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
 from autotune.run_lock import run_lock
 from autotune.storage import Store, default_url, open_store
@@ -151,24 +149,12 @@ def resume(
                 hint=f"see what it found with: autotune show {study.run_id}",
             )
         target = study.spec.target
-        check_writable(_output(study))
+        check_writable(output_of(study))
         text = study.spec.instances_text
         sources = [read_yaml(text, f"instances of run {study.run_id}")] if text else []
         place = find_place(target.instance, instances=sources)
         with run_lock(study.run_id), machine_use(share=share_machine) as use:
             _run_and_report(study, place, store, storage, format_, use, cold=cold)
-
-
-def default_output(target: Target) -> Path:
-    """Where the YAML for `target` is saved when the user names no file."""
-    return Path("best") / (
-        f"{target.instance}-{target.workload}-n{target.nodes}x{target.ranks_per_node}"
-        f"-b{target.global_batch}.yaml"
-    )
-
-
-def _output(study: Study) -> Path:
-    return Path(study.spec.output) if study.spec.output else default_output(study.spec.target)
 
 
 def _run_and_report(
@@ -189,6 +175,7 @@ def _run_and_report(
     progress.say(f"machine: {place.machine.describe()}")
     for notice in notices:
         progress.say(f"notice: {notice}")
+    before = shared_before(store, study)
     resume_command = _resume_command(study, storage, cold=cold)
     try:
         with _interruptible(progress) as cancel:
@@ -201,8 +188,9 @@ def _run_and_report(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     progress.close()
     if end.best is not None:
-        end = replace(end, best=keep_answer(store, study, end.best, use.shared_with()))
-    saved = _save(study, store, end)
+        shared = (*before, *use.shared_with())
+        end = replace(end, best=keep_answer(store, study, end.best, shared))
+    saved = save_file(study, store, end.best)
     print_answer(study, end, store.trials(study.run_id), saved, format_)
     if end.interrupted:
         progress.say(f"interrupted; resume with: {resume_command}")
@@ -217,32 +205,6 @@ def _run_and_report(
 def _resume_command(study: Study, storage: str | None, *, cold: bool) -> str:
     where = f" --storage {shlex.quote(storage)}" if storage else ""
     return f"autotune resume {study.run_id}{where}{' --cold' * cold}"
-
-
-def _save(study: Study, store: Store, end: StudyEnd) -> Saved:
-    """Write the answer: a file that the user named gets this run's, the default one the target's.
-
-    An unconfirmed answer never takes the place of a confirmed one in a file, either.
-    """
-    kept = store.best(study.spec.target)
-    if kept is None or end.best is None:
-        return Saved()
-    best = end.best if study.spec.output else kept
-    path = _output(study)
-    if best.conclusion is Conclusion.UNCONFIRMED and _holds_confirmed(path):
-        path = path.with_name(f"{path.stem}.unconfirmed{path.suffix}")
-    write_atomically(path, to_yaml(best))
-    return Saved(path=path, kept=None if kept.run_id == study.run_id else kept.run_id)
-
-
-def _holds_confirmed(path: Path) -> bool:
-    if not path.exists():
-        return False
-    try:
-        return read(path).conclusion is not Conclusion.UNCONFIRMED
-    except UserError:
-        # Somebody's file of another kind: not ours to replace by a guess.
-        return True
 
 
 @contextmanager
