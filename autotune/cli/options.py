@@ -24,6 +24,12 @@ class Format(StrEnum):
     JSON = "json"
 
 
+def _checked_batch(samples: int | None) -> int | None:
+    if samples is not None and samples < 1:
+        raise FieldError("--global-batch", samples, "has to be at least 1")
+    return samples
+
+
 InstanceOption = Annotated[
     str,
     typer.Option(
@@ -46,7 +52,7 @@ BatchOption = Annotated[
     int | None,
     typer.Option(
         "--global-batch",
-        min=1,
+        callback=_checked_batch,
         max=2**31 - 1,
         help="Samples per optimizer step over all ranks, which no candidate changes. "
         "Default: the workload's.",

@@ -322,7 +322,7 @@ BAD: Sequence[tuple[list[str], list[str]]] = [
     (["--instance", "local", "--nproc", "0"], ["--nproc", "0"]),
     (["--instance", "local", "--nproc", "2", "--global-batch", "33"], ["33", "multiple of the 2"]),
     (["--instance", "local", "--global-batch", "0"], ["--global-batch", "0"]),
-    (["--instance", "local", "--global-batch", "-2"], ["--global-batch", "-2", "1<=x"]),
+    (["--instance", "local", "--global-batch", "-2"], ["--global-batch: -2 has to be at least 1"]),
     (["--instance", "local", "--output", "new/"], ["--output", "'new/' is a folder", "hint:"]),
     (["--instance", "local", "--budget", "2s"], ["--budget", "too short", "hint:"]),
     (["--instance", "local", "--budget", "soon"], ["--budget", "'soon'", "30m"]),
