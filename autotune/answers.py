@@ -16,12 +16,9 @@ def keep_answer(
     store: Store, study: Study, best: BestConfiguration, shared_with: tuple[str, ...]
 ) -> BestConfiguration:
     """Save `best`, found by `study`, with what the user held and who else used the machine."""
-    evidence = replace(
-        best.evidence,
-        pinned=study.spec.pinned,
-        only=study.spec.only,
-        shared_with=tuple(dict.fromkeys(shared_with)),
-    )
+    if not shared_with:
+        return best
+    evidence = replace(best.evidence, shared_with=tuple(dict.fromkeys(shared_with)))
     complete = replace(best, evidence=evidence)
     store.save_best(complete)
     return complete

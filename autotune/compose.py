@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from threading import Event
 
+from autotune.budget import DEFAULT_BUDGET_S, check_budget
 from autotune.errors import FieldError, UserError
 from autotune.executors.base import Executor
 from autotune.executors.local import LocalExecutor
@@ -13,9 +14,7 @@ from autotune.loop.observer import Observer
 from autotune.loop.study import StudyRunner
 from autotune.machines import Place
 from autotune.model import (
-    DeviceKind,
     Machine,
-    MeasurementPlan,
     Study,
     StudySpec,
     StudyStatus,
@@ -27,26 +26,18 @@ from autotune.space.space import Space
 from autotune.storage import Store, data_folder
 from autotune.strategies import build_strategy, check_strategy
 
-DEFAULT_BUDGET_S = 600.0
 
-
-def build_spec(request: Request, target: Target, space: Space) -> StudySpec:
+def build_spec(request: Request, target: Target, space: Space, place: Place) -> StudySpec:
     """The study's specification.
 
-    Raises FieldError for an unknown strategy and for a budget that can't hold a baseline.
+    Raises FieldError for an unknown strategy and for a budget in which nothing could be confirmed.
     """
     check_strategy(request.strategy)
-    budget_s = request.budget_s
+    budget_s = request.budget.in_seconds(place, target.nodes)
     if budget_s is None and request.max_trials is None:
         budget_s = DEFAULT_BUDGET_S
-    least_s = _least_budget_s(space.facts.device)
-    if budget_s is not None and budget_s < least_s:
-        raise FieldError(
-            "--budget",
-            f"{budget_s:g}s",
-            f"is too short for one baseline trial, which takes about {least_s:.0f} s here",
-            hint=f"use --budget {10 * least_s:.0f}s or more to try and confirm candidates",
-        )
+    if budget_s is not None:
+        check_budget(budget_s, space.facts.device)
     return StudySpec(
         target=target,
         budget_s=budget_s,
@@ -164,9 +155,3 @@ def _check_environment(study: Study, now: Mapping[str, str]) -> None:
 
 def _executor(machine: Machine, *, cold: bool) -> Executor:
     return LocalExecutor(machine=machine, cold=cold)
-
-
-def _least_budget_s(device: DeviceKind) -> float:
-    """Starting the ranks and measuring all windows of one trial; a CUDA context takes longer."""
-    plan = MeasurementPlan()
-    return plan.windows * plan.window_s + (10.0 if device is DeviceKind.CUDA else 4.0)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from autotune.budget import Budget
 from autotune.errors import FieldError
 from autotune.machines import LOCAL, Place
 from autotune.model import KnobValue, Machine, StudySpec, Target, preset
@@ -50,7 +51,7 @@ class Request:
     workload: str = "tiny"
     nproc: int | None = None
     global_batch: int | None = None
-    budget_s: float | None = None
+    budget: Budget = field(default_factory=Budget)
     max_trials: int | None = None
     seed: int = 0
     strategy: str = StudySpec.search

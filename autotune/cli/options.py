@@ -1,6 +1,5 @@
 """The options that several commands share, and how their texts are read."""
 
-import re
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -12,9 +11,7 @@ from autotune.errors import FieldError
 from autotune.exporters.files import file_path
 from autotune.strategies import NAMES
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|m|h)?")
 _LONGEST_VALUE = 256
-_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 
 
 class Format(StrEnum):
@@ -141,15 +138,6 @@ OutputOption = Annotated[
 def output_path(text: str | None) -> Path | None:
     """The file in --output, if it is given. Raises FieldError for a folder."""
     return None if text is None else file_path(text, "--output")
-
-
-def duration_s(text: str, field: str) -> float:
-    """Seconds in a duration such as 90s, 30m or 2h."""
-    match = _DURATION.fullmatch(text.strip().lower())
-    seconds = float(match[1]) * _UNIT_S[match[2]] if match else 0.0
-    if seconds <= 0:
-        raise FieldError(field, text, "has to be a duration above 0, such as 90s, 30m or 2h")
-    return seconds
 
 
 def assignments(texts: Sequence[str], field: str) -> dict[str, str]:

@@ -25,7 +25,8 @@ from autotune.model import (
     Study,
     Trial,
 )
-from autotune.scoring.score import score
+from autotune.scoring.noise import Noise
+from autotune.scoring.score import Score, score
 
 _MOST_NOTES = 5
 _SENTENCES = {
@@ -52,6 +53,7 @@ def print_answer(
     console.print(f"  because    {end.decision.reason}", markup=False)
     if end.best is not None:
         _print_best(end.best, end.decision.candidate, trials)
+    _print_course(end)
     _print_notes(end)
     if saved.path is not None:
         console.print(f"  saved      {saved.path}", markup=False)
@@ -77,6 +79,26 @@ def _print_best(best: BestConfiguration, chosen: Candidate, trials: Sequence[Tri
         console.print(f"  narrowed   {narrowed}", markup=False)
     for other in evidence.shared_with:
         console.print(f"  shared     the machine, with {other}: figures disturbed", markup=False)
+
+
+def _print_course(end: StudyEnd) -> None:
+    """Why the search ended, and how quiet the machine was."""
+    console = out()
+    if end.search_ended:
+        console.print(f"  search     ended: {end.search_ended}", markup=False)
+    if end.noise is not None:
+        console.print(f"  noise      {noise_text(end.noise)}", markup=False)
+    if end.drift.per_second:
+        percent = end.drift.percent_per_hour
+        console.print(f"  drift      {percent:+.1f} % an hour, corrected for", markup=False)
+
+
+def noise_text(noise: Noise) -> str:
+    """Both levels, as standard deviations in percent."""
+    return (
+        f"{100 * noise.launch:.1f} % from launch to launch, "
+        f"{100 * noise.window:.1f} % from window to window"
+    )
 
 
 def _print_notes(end: StudyEnd) -> None:
@@ -114,7 +136,7 @@ def _row(trial: Trial, baseline: Candidate | None) -> list[str]:
         trial.settings.strategy.value,
         settings_text(different) if different else "-",
         f"{found.samples_per_second:,.1f}" if found else "-",
-        f"{found.stability:.2f}" if found else "-",
+        _stability(found) if found else "-",
         duration_text(trial.seconds),
         outcome,
     ]
@@ -122,6 +144,11 @@ def _row(trial: Trial, baseline: Candidate | None) -> list[str]:
 
 def _baseline(trials: Sequence[Trial]) -> Candidate | None:
     return next((t.candidate for t in trials if t.phase is Phase.BASELINE), None)
+
+
+def _stability(found: Score) -> str:
+    disturbed = len(found.outliers)
+    return f"{found.stability:.2f}" + (f" ({disturbed} disturbed)" if disturbed else "")
 
 
 def _answer_data(study: Study, end: StudyEnd, trials: Sequence[Trial], saved: Saved) -> object:
@@ -137,4 +164,9 @@ def _answer_data(study: Study, end: StudyEnd, trials: Sequence[Trial], saved: Sa
         "trials": len(trials),
         "skipped": dict(Counter(end.skipped.values())),
         "no_effect": dict(end.no_effect),
+        "search_ended": end.search_ended,
+        "noise_percent": None
+        if end.noise is None
+        else {"launch": 100 * end.noise.launch, "window": 100 * end.noise.window},
+        "drift_percent_per_hour": end.drift.percent_per_hour,
     }

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from autotune.answers import keep_answer, shared_before
+from autotune.budget import Budget
 from autotune.cli.options import (
     BatchOption,
     ColdOption,
@@ -31,7 +32,6 @@ from autotune.cli.options import (
     StrategyOption,
     WorkloadOption,
     assignments,
-    duration_s,
     names,
     output_path,
 )
@@ -63,9 +63,9 @@ def run(
         str | None,
         typer.Option(
             "--budget",
-            metavar="DURATION",
-            help="Wall time for the whole study, such as 90s, 30m or 2h. "
-            "Default: 10m, or none with --trials.",
+            metavar="DURATION|USD",
+            help="For the whole study: wall time such as 90s, 30m or 2h, or money such as 20usd, "
+            "by the instance's price. Default: 10m, or none with --trials.",
         ),
     ] = None,
     trials: Annotated[
@@ -105,7 +105,7 @@ def run(
         workload=workload,
         nproc=nproc,
         global_batch=global_batch,
-        budget_s=None if budget is None else duration_s(budget, "--budget"),
+        budget=Budget() if budget is None else Budget.parse(budget),
         max_trials=trials,
         seed=seed,
         strategy=strategy,
@@ -119,11 +119,13 @@ def run(
     place = find_place(instance, instances=request.instance_sources, ask_ec2=not no_imds)
     target = build_target(request, place.machine)
     built = build_space(request, place, target)
-    spec = build_spec(request, target, built)
+    spec = build_spec(request, target, built, place)
     check_writable(path or default_output(target))
     with open_store(storage or default_url()) as store, machine_use(share=share_machine) as use:
         study = new_study(spec, place.machine, store)
         notices = all_notices(request, built)
+        if cost := request.budget.describe(place, target.nodes):
+            notices.append(cost)
         with run_lock(study.run_id):
             _run_and_report(study, place, store, storage, format_, use, notices, cold=cold)
 

@@ -252,6 +252,8 @@ def best_configuration(
             device=space.facts.device,
             trials=len(ledger.trials),
             reason=decision.reason,
+            pinned=plan.spec.pinned,
+            only=plan.spec.only,
         ),
         versions=last.versions if isinstance(last, Measurement) else {},
         run_id=run_id,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, median
 
 from autotune.loop.effects import EffectLog
 from autotune.model import AnyMeasurement, Candidate, Outcome, Phase, Trial
@@ -42,6 +42,8 @@ class Ledger:
         self.confirmations: dict[Candidate, list[Trial]] = {}
         """Final launches in rounds, for each arm in their order."""
         self.noise = Noise()
+        self.has_repeats = False
+        """Something was launched twice, so that `noise` is more than an assumption."""
         self.drift = Drift()
         self.last_gain = 0
         """Number of search trials after which the leader last changed."""
@@ -105,9 +107,12 @@ class Ledger:
         return candidate in self.arms and bool(self.arms[candidate].rates)
 
     def launch_s(self) -> float:
-        """Seconds that a launch takes that isn't stopped early; 0 before the first."""
+        """Seconds that a launch takes that isn't stopped early; 0 before the first.
+
+        The median, for the first launch has the warm parent started.
+        """
         whole = [trial.seconds for trial in self.baselines if trial.scored]
-        return fmean(whole) if whole else self._slowest_s
+        return median(whole) if whole else self._slowest_s
 
     def _count(self, trial: Trial) -> None:
         match trial.phase:
@@ -139,6 +144,7 @@ class Ledger:
         self._lead([self.arms[leader], arm] if leader else self.arms.values())
 
     def _learn_noise(self) -> None:
+        self.has_repeats = True
         repeated = [arm.rates for arm in self.arms.values() if len(arm.rates) > 1]
         self.drift = drift(repeated)
         pool = Pool(PRIOR_LAUNCH)

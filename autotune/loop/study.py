@@ -54,7 +54,8 @@ class StudyEnd:
     """Trials can't be run on this machine any more."""
     search_ended: str
     """Why the search went no further, as a clause; empty if there was none."""
-    noise: Noise
+    noise: Noise | None
+    """None before anything was launched twice."""
     drift: Drift
     skipped: Mapping[Candidate, str]
     """Proposals that needed no launch, each with the reason."""
@@ -189,7 +190,7 @@ class StudyRunner:
             stuck=stuck,
             search_ended="" if interrupted or stuck else plan.why_ended(ledger, exhausted),
             drift=ledger.drift,
-            noise=ledger.noise,
+            noise=ledger.noise if ledger.has_repeats else None,
             skipped=proposals.skipped,
             left_out=proposals.left_out(ledger),
             no_effect=ledger.effects.idle.summary(),

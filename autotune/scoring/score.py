@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from autotune.model import Timings
+from autotune.scoring.outliers import outliers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +16,9 @@ class Score:
     """Median over 90th-percentile time per step, in (0, 1]: 1 when all windows are alike."""
     allocation: float
     """1 / (1 + CUDA allocator retries), in (0, 1]: retries stall every stream."""
+
+    outliers: tuple[int, ...] = ()
+    """Positions of disturbed windows. They count like the others: the median bears them."""
 
     @property
     def stability(self) -> float:
@@ -36,6 +40,7 @@ def score(measurement: Timings) -> Score:
         samples_per_second=median(w.samples_per_second for w in measurement.windows),
         tail=median(step_s) / _percentile(step_s, 0.9),
         allocation=1 / (1 + measurement.allocator_retries),
+        outliers=tuple(outliers(step_s)),
     )
 
 

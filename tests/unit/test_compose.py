@@ -45,7 +45,7 @@ def asked(place: Place = PLACE, **given: Any) -> tuple[Request, Space]:
 
 def stored(request: Request, space: Space) -> Study:
     """A study after its way through the store."""
-    spec = build_spec(request, build_target(request, PLACE.machine), space)
+    spec = build_spec(request, build_target(request, PLACE.machine), space, PLACE)
     study = new_study(spec, PLACE.machine, MemoryStore())
     return decode(Study, encode(study))
 
@@ -84,7 +84,7 @@ def test_how_much_is_searched_is_kept(name: str) -> None:
 
 def test_studies_of_before_are_read() -> None:
     request, space = asked()
-    old = encode(build_spec(request, build_target(request, PLACE.machine), space))
+    old = encode(build_spec(request, build_target(request, PLACE.machine), space, PLACE))
     for field in ("space", "space_text", "instances_text", "allow_lossy", "environment"):
         del old[field]
     assert decode(StudySpec, old).space == "default"
