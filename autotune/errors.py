@@ -9,6 +9,19 @@ AutotuneError
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from enum import Enum
+
+
+class _Absent(Enum):
+    ABSENT = "absent"
+
+
+ABSENT = _Absent.ABSENT
+"""The value of a field that isn't there: a message then quotes none."""
+
+
+_LISTED = 24
+"""Alternatives that are listed beside a suggestion."""
 
 
 class AutotuneError(Exception):
@@ -42,12 +55,14 @@ class FieldError(UserError):
         super().__init__(self._message(), hint=hint)
 
     def _message(self) -> str:
-        text = f"{self.field}: {quoted(self.value)} {self.rule}"
+        value = "" if self.value is ABSENT else f"{quoted(self.value)} "
+        text = f"{self.field}: {value}{self.rule}"
         if self.alternatives:
-            close = get_close_matches(str(self.value), self.alternatives, n=1)
-            if close:
-                text += f"; did you mean {close[0]!r}?"
-            text += f" (one of: {', '.join(self.alternatives)})"
+            close = closest(str(self.value), self.alternatives)
+            text += f"; did you mean {close!r}?" if close else ""
+            # A long list would only hide the one that is meant.
+            if not close or len(self.alternatives) <= _LISTED:
+                text += f" (one of: {', '.join(self.alternatives)})"
         return text
 
     def within(self, prefix: str) -> "FieldError":
@@ -70,3 +85,31 @@ def quoted(value: object, limit: int = 120) -> str:
     """`value` as a person can recognise it in a message, cut to `limit` characters."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def closest(text: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """What `text` was most likely meant to be, whatever its case; empty if nothing resembles it.
+
+    Of those that resemble it by difflib's ratio (at least `cutoff`), the one that takes the fewest
+    edits, and of these the one of the same length: p5.49xlarge is p5.48xlarge, not p5.4xlarge.
+    """
+    words = {word.lower(): word for word in known}
+    wanted = text.lower()
+    near = get_close_matches(wanted, words, n=max(1, len(words)), cutoff=cutoff)
+    near = near or [word for word in words if len(wanted) > 1 and word.startswith(wanted)]
+    best = min(
+        near, key=lambda word: (_edits(wanted, word), abs(len(word) - len(wanted))), default=""
+    )
+    return words.get(best, "")
+
+
+def _edits(left: str, right: str) -> int:
+    """Characters to insert, drop or replace to make one of the other (Levenshtein's distance)."""
+    before = list(range(len(right) + 1))
+    for row, character in enumerate(left, 1):
+        after = [row]
+        for column, other in enumerate(right, 1):
+            replaced = before[column - 1] + (character != other)
+            after.append(min(before[column] + 1, after[-1] + 1, replaced))
+        before = after
+    return before[-1]

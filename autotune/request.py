@@ -13,7 +13,7 @@ from autotune.space.catalogue import load_knobs
 from autotune.space.environment import holding, named, notices
 from autotune.space.knob import Knob, Searched
 from autotune.space.space import Space
-from autotune.yaml_reader import Source, read_text, read_yaml
+from autotune.yaml_reader import Source, parse_yaml, read_text
 
 MAX_NODES = 10_000
 MAX_CPU_RANKS = 4
@@ -40,7 +40,7 @@ class Spaces:
 
     def knobs(self) -> tuple[Knob, ...]:
         """The shipped knobs with the user's. Raises UserError with every mistake in the file."""
-        return load_knobs([] if self.name in set(Searched) else [read_yaml(self.text, self.name)])
+        return load_knobs([] if self.name in set(Searched) else [parse_yaml(self.text, self.name)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class Request:
     @property
     def instance_sources(self) -> list[Source]:
         """The user's catalogue of instances, if there is one."""
-        return [read_yaml(self.instances_text, str(self.instances))] if self.instances else []
+        return [parse_yaml(self.instances_text, str(self.instances))] if self.instances else []
 
     @property
     def instances_text(self) -> str:

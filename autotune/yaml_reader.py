@@ -13,11 +13,13 @@ from typing import Any, NoReturn
 
 import yaml
 
-from autotune.errors import AutotuneError, FieldError, UserError, quoted
+from autotune.errors import FieldError, UserError, quoted
 
 MAX_BYTES = 256 * 1024
 """Far above any real document; the parser takes about a second for it."""
 MAX_DEPTH = 16
+MAX_MISTAKES = 50
+"""Shown at once; a file with more is of another kind."""
 
 _TAG = "tag:yaml.org,2002:"
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
@@ -32,6 +34,8 @@ class Source:
     data: Any
     lines: dict[str, int] = field(default_factory=dict)
     """Dotted path to line, from 1."""
+    refused: Sequence[FieldError] = ()
+    """Keys and values that are written in a way that isn't accepted; see `parse_yaml`."""
 
     def error(self, error: FieldError) -> FieldError:
         """The same error with the file and the line in front of its field."""
@@ -67,33 +71,50 @@ def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
 
 
 def read_source(path: Path) -> Source:
-    """The document in the file at `path`. Raises UserError."""
-    return read_yaml(read_text(path), str(path))
+    """The document in the file at `path`, by `parse_yaml`. Raises UserError."""
+    return parse_yaml(read_text(path), str(path))
 
 
-def raise_all(name: str, mistakes: Sequence[AutotuneError]) -> None:
-    """Raise one UserError that lists all `mistakes` in the document `name`, if there are any."""
-    if not mistakes:
-        return
-    if len(mistakes) == 1:
+def raise_mistakes(source: Source, found: Sequence[FieldError]) -> None:
+    """Raise one UserError that lists what was `found` in `source` and refused in it, if anything.
+
+    They come in the order of their lines. What is found in a refused part follows from that only.
+    """
+    refused = {error.field for error in source.refused}
+    errors = [*source.refused, *(error for error in found if error.field not in refused)]
+    errors.sort(key=lambda error: source.line_of(error.field))
+    mistakes = [source.error(error) for error in errors]
+    if len(mistakes) > 1:
+        lines = [f"{source.name} has {len(mistakes)} mistakes:"]
+        for mistake in mistakes[:MAX_MISTAKES]:
+            lines.append(f"  {mistake}")
+            lines += [f"    hint: {mistake.hint}"] if mistake.hint else []
+        lines += ["  …"] if len(mistakes) > MAX_MISTAKES else []
+        raise UserError("\n".join(lines))
+    if mistakes:
         raise UserError(str(mistakes[0]), hint=mistakes[0].hint)
-    lines = [f"{name} has {len(mistakes)} mistakes:"]
-    for mistake in mistakes:
-        lines.append(f"  {mistake}")
-        lines += [f"    hint: {mistake.hint}"] if mistake.hint else []
-    raise UserError("\n".join(lines))
 
 
 def read_yaml(text: str, name: str) -> Source:
     """`text` as plain data. Raises UserError with `name` and the line of what isn't accepted."""
+    source = parse_yaml(text, name)
+    raise_mistakes(source, [])
+    return source
+
+
+def parse_yaml(text: str, name: str) -> Source:
+    """As `read_yaml`, but what is only written wrongly is left in `refused`, not raised.
+
+    Whoever finds more mistakes in the document passes them to `raise_mistakes`.
+    """
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise UserError(f"{name}: {size} bytes is more than the {MAX_BYTES} that are accepted")
     node = _compose(text, name)
     if node is None:
         raise UserError(f"{name}: is empty")
-    lines: dict[str, int] = {}
-    return Source(name, _Builder(name, lines).build(node, ""), lines)
+    builder = _Builder(name)
+    return Source(name, builder.build(node, ""), builder.lines, builder.refused)
 
 
 class _Loader(yaml.SafeLoader):
@@ -140,14 +161,15 @@ def _compose(text: str, name: str) -> yaml.Node | None:
 
 
 class _Builder:
-    """Turns nodes into data, noting the line of every path."""
+    """Turns nodes into data, noting the line of every path and what is refused."""
 
-    def __init__(self, name: str, lines: dict[str, int]) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._lines = lines
+        self.lines: dict[str, int] = {}
+        self.refused: list[FieldError] = []
 
     def build(self, node: yaml.Node, path: str) -> Any:
-        self._lines.setdefault(path, node.start_mark.line + 1)
+        self.lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, yaml.MappingNode):
             return dict(self._items(node, path))
         if isinstance(node, yaml.SequenceNode):
@@ -161,17 +183,18 @@ class _Builder:
             key = self._key(key_node, path)
             inner = f"{path}.{key}" if path else key
             if key in seen:
-                raise FieldError(
-                    f"{self._name}:{line}: {inner}", key, f"stands already in line {seen[key]}"
-                )
-            seen[key] = self._lines[inner] = line
+                rule = f"stands already in line {seen[key]}"
+                self.refused.append(FieldError(inner, key, rule))
+            seen[key] = self.lines[inner] = line
             yield key, self.build(value_node, inner)
 
     def _key(self, node: yaml.Node, path: str) -> str:
-        value = self._scalar(node, path) if isinstance(node, yaml.ScalarNode) else node.value
+        inner = f"{path}.{node.value}" if path else ""
+        self.lines.setdefault(inner, node.start_mark.line + 1)
+        value = self._scalar(node, inner) if isinstance(node, yaml.ScalarNode) else node.value
         if not isinstance(value, str):
-            self._refuse(node, path, value, "has to be text, as every key", "put it in quotes")
-        return value
+            self._refuse(node, inner, value, "has to be text, as every key", "put it in quotes")
+        return str(node.value)
 
     def _scalar(self, node: yaml.Node, path: str) -> Any:
         text: str = node.value
@@ -191,8 +214,8 @@ class _Builder:
             )  # fmt: skip
         return text
 
-    def _refuse(self, node: yaml.Node, path: str, value: object, rule: str, hint: str) -> NoReturn:
-        place = f"{self._name}:{node.start_mark.line + 1}"
-        if path:
-            raise FieldError(f"{place}: {path}", value, rule, hint=hint)
-        raise UserError(f"{place}: {quoted(value)} {rule}", hint=hint)
+    def _refuse(self, node: yaml.Node, path: str, value: object, rule: str, hint: str) -> None:
+        if not path:
+            place = f"{self._name}:{node.start_mark.line + 1}"
+            raise UserError(f"{place}: {quoted(value)} {rule}", hint=hint)
+        self.refused.append(FieldError(path, value, rule, hint=hint))

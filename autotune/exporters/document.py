@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
-from autotune.errors import FieldError
+from autotune.errors import ABSENT, FieldError
 from autotune.exporters.checks import check, check_target
 from autotune.exporters.text import comment, scope, summary
 from autotune.exporters.yaml_text import Quoted, dump
@@ -166,7 +166,7 @@ def _check_keys(data: dict[str, Any]) -> None:
                 raise FieldError(f"{prefix}{key}", key, "is unknown", alternatives=expected)
         for key in expected:
             if key not in found and f"{prefix}{key}" not in _OPTIONAL:
-                raise FieldError(f"{prefix}{key}", None, "is required but missing")
+                raise FieldError(f"{prefix}{key}", ABSENT, "is required but missing")
 
 
 def _sections() -> dict[str, list[str]]:

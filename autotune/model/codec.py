@@ -14,7 +14,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from autotune.errors import FieldError
+from autotune.errors import ABSENT, FieldError
 
 T = TypeVar("T")
 Json = Any
@@ -89,7 +89,7 @@ def _decode_dataclass(kind: Any, data: Json, field: str) -> Any:
         if name in data:
             values[name] = _decode(_hints(kind)[name], data[name], _join(field, name))
         elif spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING:
-            raise FieldError(_join(field, name), None, "is required but missing")
+            raise FieldError(_join(field, name), ABSENT, "is required but missing")
     try:
         return kind(**values)
     except FieldError as error:
@@ -111,8 +111,18 @@ def _decode_union(kinds: tuple[Any, ...], data: Json, field: str) -> Any:
             return _decode(kind, data, field)
         except FieldError:
             continue
-    names = " or ".join(getattr(kind, "__name__", str(kind)) for kind in options)
-    raise FieldError(field, data, f"has to be {names}")
+    *most, last = map(_in_words, options)
+    words = f"{', '.join(most)} or {last}" if most else last
+    raise FieldError(field, data, f"has to be {words}")
+
+
+def _in_words(kind: Any) -> str:
+    if get_origin(kind) is tuple:
+        return "a list of them"
+    return _WORDS.get(kind, getattr(kind, "__name__", str(kind)))
+
+
+_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def _likeliest(kinds: list[Any], data: Json) -> Any:
@@ -167,8 +177,7 @@ def _decode_scalar(kind: type, data: Json, field: str) -> Any:
         raise FieldError(field, data, "has to be a number")
     if type(data) is kind:
         return data
-    words = {str: "text", int: "a whole number", bool: "true or false"}
-    raise FieldError(field, data, f"has to be {words.get(kind, kind.__name__)}")
+    raise FieldError(field, data, f"has to be {_in_words(kind)}")
 
 
 def _float(data: int | float, field: str) -> float:

@@ -5,13 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import get_type_hints
 
-from autotune.errors import FieldError
-from autotune.model import DEFAULT, DeviceKind, KnobValue, TrainingSettings, decode
-from autotune.space.conditions import COMPARISON, Condition, shown
+from autotune.errors import ABSENT, FieldError
+from autotune.model import DEFAULT, TrainingSettings, decode
+from autotune.space.condition_checks import condition_mistakes
+from autotune.space.conditions import shown
 from autotune.space.facts import FACTS
 from autotune.space.knob import Knob, TargetKind
 from autotune.space.logical import LOGICAL
-from autotune.space.nccl import Algorithm, Collective, Network, Protocol, placebo
+from autotune.space.nccl import Algorithm, Collective, Protocol, placebo, problem, reads
+from autotune.space.nccl.names import SINCE
 from autotune.space.rules import RULES
 
 TOUCHES = (
@@ -21,13 +23,13 @@ TOUCHES = (
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OWN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _OWN_PREFIXES = ("AUTOTUNE_", "TORCHELASTIC_")
-_WORDS = {"device": [d.value for d in DeviceKind], "network": [n.value for n in Network]}
 
 
 def mistakes_in(knob: Knob, knobs: Sequence[Knob], path: str) -> Iterator[FieldError]:
     """Every rule that `knob` breaks; `knobs` are all of them in the order of asking."""
+    yield from _name(knob, path)
     yield from _values(knob, path)
-    yield from _target(knob, path)
+    yield from list(_rivals(knob, knobs, path)) or _target(knob, path)
     if knob.rule and knob.rule not in RULES:
         yield FieldError(f"{path}.rule", knob.rule, "is unknown", alternatives=RULES)
     for token in knob.touches:
@@ -36,9 +38,33 @@ def mistakes_in(knob: Knob, knobs: Sequence[Knob], path: str) -> Iterator[FieldE
     place = knobs.index(knob)
     earlier = {other.name: other for other in knobs[:place]}
     later = {other.name for other in knobs[place:]}
-    yield from _condition(knob.when, earlier, later, f"{path}.when")
+    yield from condition_mistakes(knob.when, earlier, later, f"{path}.when")
     for index, choice in enumerate(knob.choices):
-        yield from _condition(choice.when, earlier, later, f"{path}.choices[{index}].when")
+        where = f"{path}.choices[{index}].when"
+        yield from condition_mistakes(choice.when, earlier, later, where)
+
+
+def _name(knob: Knob, path: str) -> Iterator[FieldError]:
+    if knob.name in FACTS:
+        yield FieldError(f"{path}.name", knob.name, "is a fact, which conditions ask for")
+    if not knob.name.strip() or set(knob.name) & set("=, \n"):
+        rule = "has to be a word: --set and --only take it"
+        yield FieldError(f"{path}.name", knob.name, rule)
+
+
+def _rivals(knob: Knob, knobs: Sequence[Knob], path: str) -> Iterator[FieldError]:
+    """Two knobs that set the same thing: which value holds would be a matter of their order."""
+    for other in knobs:
+        if other.name == knob.name:
+            continue
+        is_same = (other.sets.kind, other.sets.name) == (knob.sets.kind, knob.sets.name)
+        shared = sorted({*knob.all_variables} & {*other.all_variables})
+        if is_same or shared:
+            what = ", ".join(shared) or knob.sets.name
+            hint = f"change that one instead: name: {other.name}"
+            yield FieldError(
+                f"{path}.sets.name", what, f"is set by {other.name} already", hint=hint
+            )
 
 
 def _values(knob: Knob, path: str) -> Iterator[FieldError]:
@@ -61,7 +87,7 @@ def _range(knob: Knob, path: str) -> Iterator[FieldError]:
     low, high = knob.minimum, knob.maximum
     if (low is None) != (high is None):
         missing = "minimum" if low is None else "maximum"
-        yield FieldError(f"{path}.{missing}", None, "is needed: a range has both ends")
+        yield FieldError(f"{path}.{missing}", ABSENT, "is needed: a range has both ends")
     if low is None or high is None:
         return
     if low > high:
@@ -84,7 +110,9 @@ def _target(knob: Knob, path: str) -> Iterator[FieldError]:
             yield FieldError(field, name, "is set by autotune for each rank")
         if knob.default != DEFAULT:
             rule = f"has to be {DEFAULT!r} for a variable: the baseline leaves it alone"
-            yield FieldError(f"{path}.default", knob.default, rule)
+            default = ABSENT if knob.default is None else knob.default
+            yield FieldError(f"{path}.default", default, rule)
+        yield from _variable_values(knob, path)
         explanation = placebo(name)
         if explanation:
             yield FieldError(
@@ -96,6 +124,8 @@ def _target(knob: Knob, path: str) -> Iterator[FieldError]:
         yield FieldError(field, name, "is unknown", alternatives=known)
     elif knob.sets.kind is TargetKind.ARGUMENT:
         yield from _argument_values(knob, path)
+    else:
+        yield from _logical_values(knob, path)
 
 
 def _argument_values(knob: Knob, path: str) -> Iterator[FieldError]:
@@ -110,37 +140,33 @@ def _argument_values(knob: Knob, path: str) -> Iterator[FieldError]:
             yield error
 
 
+def _logical_values(knob: Knob, path: str) -> Iterator[FieldError]:
+    for index, choice in enumerate(knob.choices):
+        field, value = f"{path}.choices[{index}].value", choice.value
+        words = _LOGICAL_WORDS.get(knob.sets.name)
+        if value == DEFAULT:
+            continue
+        if words is None and (isinstance(value, bool) or not isinstance(value, int)):
+            yield FieldError(field, value, f"has to be a whole number or {DEFAULT}")
+        elif words is not None and value not in words:
+            yield FieldError(field, value, "is unknown", alternatives=[DEFAULT, *words])
+
+
+def _variable_values(knob: Knob, path: str) -> Iterator[FieldError]:
+    """What not even the newest NCCL takes."""
+    if not reads(_NEWEST, knob.sets.name):
+        return
+    for index, choice in enumerate(knob.choices):
+        if choice.value == DEFAULT:
+            continue
+        why = problem(_NEWEST, knob.sets.name, shown(choice.value))
+        if why:
+            yield FieldError(f"{path}.choices[{index}].value", choice.value, f"can't be set: {why}")
+
+
 _ARGUMENTS = tuple(f.name for f in fields(TrainingSettings) if f.name != "micro_batch")
-
-
-def _condition(
-    condition: Condition, earlier: dict[str, Knob], later: set[str], path: str
-) -> Iterator[FieldError]:
-    for key, wanted in condition.items():
-        field = f"{path}.{key}"
-        if key in later:
-            yield FieldError(field, key, "is asked after this knob, so it can't be a condition")
-        elif key not in earlier and key not in FACTS:
-            yield FieldError(
-                field, key, "is no knob and no fact", alternatives=sorted({*earlier, *FACTS})
-            )
-        elif isinstance(wanted, str) and wanted[:1] in "<>" and not COMPARISON.fullmatch(wanted):
-            yield FieldError(field, wanted, "is not a comparison such as '>=2.24'")
-        else:
-            yield from _wanted(wanted, earlier.get(key), _WORDS.get(key), field)
-
-
-def _wanted(
-    wanted: KnobValue | tuple[KnobValue, ...],
-    knob: Knob | None,
-    words: Sequence[str] | None,
-    field: str,
-) -> Iterator[FieldError]:
-    """A value that its knob or fact never has is a slip of the pen."""
-    known: list[str] = list(words or ())
-    if knob is not None and knob.choices and knob.minimum is None:
-        known = [shown(choice.value) for choice in knob.choices]
-    for value in wanted if isinstance(wanted, tuple) else (wanted,):
-        is_comparison = isinstance(value, str) and COMPARISON.fullmatch(value)
-        if known and not is_comparison and shown(value) not in known:
-            yield FieldError(field, value, "is a value that it never has", alternatives=known)
+_LOGICAL_WORDS: dict[str, list[str]] = {
+    "nccl_algorithm": [a.value for a in Algorithm],
+    "nccl_protocol": [p.value for p in Protocol],
+}
+_NEWEST = max(SINCE.values())

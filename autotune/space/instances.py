@@ -10,7 +10,7 @@ from autotune.errors import FieldError
 from autotune.model import GIB, MIB, Gpu, Machine
 from autotune.space.documents import decode_fields, list_in
 from autotune.space.gpus import is_model
-from autotune.yaml_reader import Source, raise_all, read_source
+from autotune.yaml_reader import Source, raise_mistakes, read_source
 
 SHIPPED = Path(__file__).resolve().parent.parent / "search_spaces" / "instances.yaml"
 MEMORY_TOLERANCE = 0.1
@@ -166,13 +166,11 @@ def _load(source: Source) -> dict[str, InstanceType]:
     mistakes: list[FieldError] = []
     instances: dict[str, InstanceType] = {}
     for index, entry in enumerate(list_in(source, "instances", mistakes)):
-        found: list[FieldError] = []
         path = f"instances[{index}]"
-        instance = decode_fields(InstanceType, entry, path, found)
+        instance = decode_fields(InstanceType, entry, path, mistakes)
         if instance and instance.name in instances:
-            found.append(FieldError(f"{path}.name", instance.name, "is there twice"))
-        mistakes += [source.error(error) for error in found]
+            mistakes.append(FieldError(f"{path}.name", instance.name, "is there twice"))
         if instance:
             instances[instance.name] = instance
-    raise_all(source.name, mistakes)
+    raise_mistakes(source, mistakes)
     return instances

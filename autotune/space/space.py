@@ -7,7 +7,7 @@ from typing import Any
 from autotune.errors import FieldError
 from autotune.model import DEFAULT, Candidate, KnobValue, TrainingSettings, decode
 from autotune.space.checks import check
-from autotune.space.conditions import same
+from autotune.space.conditions import same, shown
 from autotune.space.environment import held
 from autotune.space.facts import Facts
 from autotune.space.knob import Knob, Searched, TargetKind
@@ -139,7 +139,7 @@ class Space:
         held_names = set(self.terms.held.values())
         variables = {n: v for n, v in self.facts.environment.items() if n in held_names}
         for knob in self._set_in(candidate, TargetKind.ENVIRONMENT):
-            variables[knob.sets.name] = str(candidate[knob.name])
+            variables[knob.sets.name] = shown(candidate[knob.name])
         for knob in self._set_in(candidate, TargetKind.LOGICAL):
             variables |= LOGICAL[knob.sets.name](candidate[knob.name], candidate, self.facts)
         return variables

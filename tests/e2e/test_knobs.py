@@ -131,15 +131,61 @@ def test_the_environment_is_looked_at(tmp_path: Path) -> None:
     assert "taken as nccl_channels" in done.stderr
 
 
-def test_a_file_with_mistakes_is_refused_with_all_of_them(tmp_path: Path) -> None:
-    (tmp_path / "own.yaml").write_text(
-        "knobs:\n  - name: strategy\n    efect: x\n  - name: nccl_channels\n    minimum: high\n"
-    )
-    for command in (["knobs"], ["run", "--instance", "local"]):
-        done = call(tmp_path, *command, "--space", "own.yaml", expect=2)
-        assert "error: own.yaml has 2 mistakes:" in done.stderr
-        assert "own.yaml:3: knobs[0].efect" in done.stderr
-        assert "own.yaml:5: knobs[1].minimum" in done.stderr
+TEN_MISTAKES = """\
+knobs:
+  - name: bucket_cap_md
+    choices: [{value: default}, {value: 10}]
+  - name: strategy
+    efect: large
+  - name: compile
+    searched: ful
+  - name: activation_checkpointing
+    choices: []
+  - name: nccl_nthreads
+    when: {rank: ">=2"}
+  - name: nccl_channels
+    when: {nccl: "=>2.24"}
+    choices: [{value: default}, {value: 128}]
+  - name: static_graph
+    default: on
+  - name: my_threads
+    help: Mine.
+    sets: {kind: environment, name: OMP_NUM_THREADS}
+    effect: small
+    choices: [{value: default}, {value: 3}]
+    default: default
+  - name: nccl_protocol
+    choices: [{value: default}, {value: l128}]
+"""
+"""Each of another kind: a name, a key, a word, a list, a condition's key, a comparison, a range,
+YAML, two knobs for one variable, a value."""
+SAID = (
+    "2: knobs[0].name: 'bucket_cap_md' is no knob, and too little is said of it for a new one; "
+    "did you mean 'bucket_cap_mb'?",
+    "5: knobs[1].efect: 'efect' is unknown; did you mean 'effect'?",
+    "7: knobs[2].searched: 'ful' is not known; did you mean 'full'?",
+    "9: knobs[3].choices: [] has to list at least one value",
+    "11: knobs[4].when.rank: 'rank' is no knob and no fact; did you mean 'ranks'?",
+    "13: knobs[5].when.nccl: '=>2.24' is not a comparison such as '>=2.24'",
+    "14: knobs[5].choices[1].value: 128 is outside 1 to 64",
+    "16: knobs[6].default: 'on' is read differently by different YAML readers",
+    "19: knobs[7].sets.name: 'OMP_NUM_THREADS' is set by cpu_threads already",
+    "24: knobs[8].choices[1].value: 'l128' is unknown; did you mean 'll128'?",
+)
+
+
+@pytest.mark.parametrize("command", [["knobs"], ["run", "--instance", "local"]])
+def test_ten_mistakes_in_a_file_get_ten_messages_at_once(
+    tmp_path: Path, command: list[str]
+) -> None:
+    (tmp_path / "own.yaml").write_text(TEN_MISTAKES)
+    done = call(tmp_path, *command, "--space", "own.yaml", expect=2)
+    lines = done.stderr.splitlines()
+    assert lines[0] == "error: own.yaml has 10 mistakes:"
+    found = [line.strip() for line in lines if line.startswith("  own.yaml:")]
+    assert len(found) == len(SAID)
+    for line, said in zip(found, SAID, strict=True):
+        assert line.startswith(f"own.yaml:{said}")
 
 
 def test_instances_of_one_s_own(tmp_path: Path) -> None:

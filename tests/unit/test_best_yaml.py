@@ -176,8 +176,8 @@ def test_the_document_for_json_has_the_names_of_the_yaml() -> None:
         ('"8388608"', r'"a\0b"', r"settings.environment.NCCL_BUFFSIZE: 'a\x00b' has to be one li"),
         ("NCCL_BUFFSIZE", "NCCL-BUFFSIZE", "'NCCL-BUFFSIZE' has to be a variable's name"),
         ("NCCL_BUFFSIZE", "AUTOTUNE_X", "'AUTOTUNE_X' has to start otherwise"),
-        ("    NCCL_BUFFSIZE", "    on", "settings.environment: 'on' is read differently"),
-        ("    NCCL_BUFFSIZE", "    7", "settings.environment: 7 has to be text"),
+        ("    NCCL_BUFFSIZE", "    on", "settings.environment.on: 'on' is read differently"),
+        ("    NCCL_BUFFSIZE", "    7", "settings.environment.7: 7 has to be text"),
         ("strategy: hybrid", "strategy: fsdp", "settings.parallelism.strategy: 'fsdp' is not"),
         ("strategy: hybrid", "strategy: ddp", "settings.parallelism.reshard_after_forward: True"),
         ("shard_size: 8", "shard_size: 7",
@@ -248,7 +248,8 @@ def new_lines(text: str) -> list[str]:
 def test_a_missing_field_is_said_with_its_section(cut: str, path: str, line_with: str) -> None:
     said = refused(EXAMPLE.replace(cut, "", 1))
     line = 4 if path == "schema" else line_of(line_with, EXAMPLE.replace(cut, "", 1))
-    assert said.startswith(f"best.yaml:{line}: {path}: None")
+    rule = "None can't be read" if path == "schema" else "is required but missing"
+    assert said.startswith(f"best.yaml:{line}: {path}: {rule}")
 
 
 def test_a_batch_that_does_not_multiply_shows_the_arithmetic() -> None:

@@ -14,7 +14,7 @@ from autotune.space.facts import FACTS as FACT_NAMES
 from autotune.space.knob import Effect, Knob, Searched, TargetKind
 from autotune.space.space import Space
 from autotune.space.view import view
-from autotune.yaml_reader import read_yaml
+from autotune.yaml_reader import parse_yaml
 
 KNOBS = load_knobs()
 FACTS = Facts(
@@ -29,7 +29,7 @@ FACTS = Facts(
 
 
 def load(text: str) -> dict[str, Knob]:
-    return {knob.name: knob for knob in load_knobs([read_yaml(text, "own.yaml")])}
+    return {knob.name: knob for knob in load_knobs([parse_yaml(text, "own.yaml")])}
 
 
 def test_every_shipped_file_is_read() -> None:
@@ -105,8 +105,10 @@ knobs:
     touches: [allreduce]
     when: {binding: numa}
   - name: last
-    sets: {kind: argument, name: compile}
+    sets: {kind: environment, name: GLOO_LAST}
     effect: small
+    choices: [{value: default}, {value: 1}]
+    default: default
 """
 MISTAKES = {
     3: "knobs[0].choices[2].value: 128 is outside 1 to 64",
@@ -133,7 +135,7 @@ def test_every_mistake_in_a_file_gets_a_message_with_its_line() -> None:
         found = [line for line in lines if line.startswith(f"  own.yaml:{number}: ")]
         assert any(text in line for line in found), (number, text, message)
     assert "own.yaml:14: knobs[3].choices[1].value: 'ddp' is there twice" in message
-    assert "own.yaml:30: knobs[8].help: None is required but missing" in message
+    assert "own.yaml:30: knobs[8].help: is required but missing" in message
     assert "hint: Set nccl_channels, which becomes a minimum and a maximum." in message
     numbers = [int(line.split(":")[1]) for line in lines if line.startswith("  own.yaml:")]
     assert numbers == sorted(numbers)
@@ -144,7 +146,7 @@ def test_every_mistake_in_a_file_gets_a_message_with_its_line() -> None:
     ("text", "says"),
     [
         ("", "own.yaml: is empty"),
-        ("knob: []", "own.yaml:1: knobs: None has to be a list of knobs"),
+        ("knob: []", "own.yaml:1: knobs: has to be a list of knobs"),
         ("knobs: 3", "own.yaml:1: knobs: 3 has to be a list of knobs"),
         ("knobs: []\nmore: 1", "own.yaml:2: more: 'more' is no key here"),
         ("knobs: [strategy]", r"own.yaml:1: knobs\[0\]: 'strategy' has to be a mapping"),
@@ -154,7 +156,7 @@ def test_every_mistake_in_a_file_gets_a_message_with_its_line() -> None:
         ("knobs:\n  - name: strategy\n    default: on", "own.yaml:3: .*differently"),
         ("knobs:\n  - {name: strategy, choices: []}", "own.yaml:2: .*has to list at least"),
         ("knobs:\n  - {name: strategy, default: zero}", "has to be one of the choices .*fsdp_full"),
-        ("knobs:\n  - {name: bucket_cap_mb, minimum: null}", "minimum: None is needed"),
+        ("knobs:\n  - {name: bucket_cap_mb, minimum: null}", "minimum: is needed"),
         ("knobs:\n  - {name: nccl_nthreads, default: 256}", "default: 256 has to be 'default'"),
         ("a: [", "own.yaml:1: is not valid YAML"),
     ],
@@ -162,6 +164,75 @@ def test_every_mistake_in_a_file_gets_a_message_with_its_line() -> None:
 def test_what_a_file_may_not_say(text: str, says: str) -> None:
     with pytest.raises(UserError, match=says):
         load(text)
+
+
+def entry(*lines: str) -> str:
+    """A file with one knob, complete but for what `lines` change."""
+    keys = {
+        "name": "own", "help": "Mine.", "sets": "{kind: environment, name: GLOO_OWN}",
+        "effect": "small", "choices": "[{value: default}, {value: 1}]", "default": "default",
+    }  # fmt: skip
+    for line in lines:
+        key, _, value = line.partition(": ")
+        keys[key] = value
+    return "knobs:\n  - " + "\n    ".join(f"{key}: {value}" for key, value in keys.items())
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("name: ranks", "name: 'ranks' is a fact"),
+        ("name: my knob", "name: 'my knob' has to be a word"),
+        ("sets: {kind: environment, name: OMP_NUM_THREADS}", "set by cpu_threads already"),
+        ("sets: {kind: environment, name: NCCL_MAX_CTAS}", "set by nccl_channels already"),
+        ("sets: {kind: environment, name: NCCL_ALGO}", "set by nccl_algorithm already"),
+        ("sets: {kind: argument, name: compile}", "'compile' is set by compile already"),
+        ("sets: {kind: logical, name: nccl_protocol}", "set by nccl_protocol already"),
+        ('when: {nccl: "=>2.24"}', "when.nccl: '=>2.24' is not a comparison"),
+        ('when: {nvlink: ">=2"}', "'>=2' is a comparison, and nvlink is neither"),
+        ('when: {strategy: ">=2"}', "'>=2' is a comparison, and strategy is neither"),
+        ('when: {ranks: [">=2", 8]}', "'>=2' is a comparison, which can't stand in a list"),
+        ("when: {ranks: two}", "'two' has to be a whole number"),
+        ("when: {torch: 2.9}", "2.9 has to be a version as text"),
+        ("when: {nvlink: 1}", "1 is a value that it never has"),
+        ("when: {network: tcp}", "'tcp' is a value that it never has"),
+        ("choices: [{value: 1}, {valu: 2}]", r"choices\[1\].valu: 'valu' is unknown; did you mean"),
+        ("sets: {kind: environment, name: NCCL_PXN_LEVEL}", "does nothing"),
+    ],
+)
+def test_what_an_entry_may_not_say(change: str, says: str) -> None:
+    with pytest.raises(UserError, match=says) as caught:
+        load(entry(change))
+    assert "mistakes:" not in str(caught.value)
+
+
+def test_a_complete_entry_is_taken() -> None:
+    assert load(entry())["own"].help == "Mine."
+
+
+@pytest.mark.parametrize(
+    ("name", "choices", "says"),
+    [
+        ("nccl_nthreads", "100", "has to be a multiple of 32"),
+        ("nccl_p2p_level", "PXX", "is none of LOC"),
+        ("nccl_algorithm", "rings", "'rings' is unknown; did you mean 'ring'"),
+        ("nccl_protocol", "l128", "did you mean 'll128'"),
+        ("nccl_channels", "many", "has to be a whole number or default"),
+        ("strategy", "fsdp", "did you mean 'fsdp_full'"),
+    ],
+)
+def test_values_that_can_never_be(name: str, choices: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        load(f"knobs:\n  - name: {name}\n    choices: [{{value: default}}, {{value: {choices}}}]")
+
+
+def test_a_misspelt_entry_is_said_once_and_what_follows_from_a_mistake_is_not() -> None:
+    with pytest.raises(UserError) as caught:
+        load("knobs:\n  - {name: nccl_chanels, minimum: 2, maximum: 4, default: 9}")
+    assert str(caught.value).startswith("own.yaml:2: knobs[0].name: 'nccl_chanels' is no knob")
+    with pytest.raises(UserError) as caught:
+        load(entry("sets: {kind: argumnt, name: strategy}", "default: ddp"))
+    assert str(caught.value).startswith("own.yaml:4: knobs[0].sets.kind: 'argumnt' is not known")
 
 
 def test_a_file_narrows_a_knob_and_has_it_searched() -> None:

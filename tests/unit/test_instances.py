@@ -134,7 +134,7 @@ def test_a_user_adds_and_replaces_instances(tmp_path: Path) -> None:
         (ENTRY.replace("gpus: 2", "gpus: 1"), "interconnect: 'pcie' contradicts 1 GPUs"),
         (ENTRY.replace("pcie", "pci"), "did you mean 'pcie'"),
         (ENTRY.replace("vcpus", "vcpu"), r"instances\[0\].vcpu: 'vcpu' is unknown; did you mean"),
-        (ENTRY.replace("    nics: 1\n", ""), r"instances\[0\].nics: None is required"),
+        (ENTRY.replace("    nics: 1\n", ""), r"instances\[0\].nics: is required but missing"),
         (ENTRY + "    unverified: [prize]\n", "unverified: 'prize' is no field"),
         (
             ENTRY + ENTRY.replace("\ninstances:\n", ""),

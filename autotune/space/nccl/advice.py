@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 
+from autotune.errors import closest
 from autotune.space.nccl.fabric import Network
 from autotune.space.nccl.names import GONE, SINCE, reads
 from autotune.space.nccl.version import NcclVersion
@@ -89,10 +89,10 @@ def placebo(name: str) -> Explanation | None:
         return None
     if name in _PLACEBOS:
         return _PLACEBOS[name]
-    close = get_close_matches(name, SINCE, n=1, cutoff=_CLOSE)
+    close = closest(name, SINCE, cutoff=_CLOSE)
     if close:
         return Explanation(
-            name=name, why=_NOTHING, variable=close[0], instead=f"Did you mean {close[0]}?"
+            name=name, why=_NOTHING, variable=close, instead=f"Did you mean {close}?"
         )
     return Explanation(name=name, why=_NOTHING, instead="Remove it.")
 
