@@ -8,18 +8,36 @@ import re
 from collections.abc import Mapping
 
 from autotune.model import KnobValue
-from autotune.space.facts import Facts
+from autotune.space.facts import FACTS, Facts
+from autotune.space.unknown import unknown
 
 Condition = Mapping[str, KnobValue | tuple[KnobValue, ...]]
+_UNKNOWN_AS_ZERO = ("compute_capability", "cores", "blocks")
 COMPARISON = re.compile(r"(>=|<=|>|<)\s*(\d+(?:\.\d+)*)")
 
 
 def unmet(condition: Condition, values: Mapping[str, KnobValue], facts: Facts) -> str:
     """Why `condition` doesn't hold, as a clause for a person; empty if it does."""
+    key = unmet_key(condition, values, facts)
+    if not key:
+        return ""
+    need = f"needs {key} {wording(condition[key])}"
+    if key in values:
+        return f"{need}, and it is {shown(values[key])}"
+    if key not in FACTS:
+        return f"{need}, and {key} is left out"
+    actual = getattr(facts, key)
+    if actual is None or actual == "" or (actual == 0 and key in _UNKNOWN_AS_ZERO):
+        return f"{need}, which {unknown(key, _example(condition[key]))}"
+    return f"{need}, and it is {shown(actual)}"
+
+
+def unmet_key(condition: Condition, values: Mapping[str, KnobValue], facts: Facts) -> str:
+    """The first entry of `condition` that doesn't hold; empty if all do."""
     for key, wanted in condition.items():
         actual = values[key] if key in values else getattr(facts, key, None)
-        if not _holds(actual, wanted):
-            return f"needs {key} {_wording(wanted)}, and it is {_actual(actual)}"
+        if not holds(actual, wanted):
+            return key
     return ""
 
 
@@ -33,7 +51,8 @@ def shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _holds(actual: object, wanted: KnobValue | tuple[KnobValue, ...]) -> bool:
+def holds(actual: object, wanted: KnobValue | tuple[KnobValue, ...]) -> bool:
+    """Whether one entry of a condition does."""
     if isinstance(wanted, tuple):
         return any(same(actual, option) for option in wanted)
     if isinstance(wanted, str) and (match := COMPARISON.fullmatch(wanted)):
@@ -54,11 +73,14 @@ def _compare(actual: object, operator: str, bound: str) -> bool:
     ]
 
 
-def _wording(wanted: KnobValue | tuple[KnobValue, ...]) -> str:
+def wording(wanted: KnobValue | tuple[KnobValue, ...]) -> str:
+    """What an entry of a condition asks for, for a sentence."""
     if isinstance(wanted, tuple):
         return " or ".join(shown(option) for option in wanted)
     return shown(wanted)
 
 
-def _actual(actual: object) -> str:
-    return "not set here" if actual is None or actual == "" else shown(actual)
+def _example(wanted: KnobValue | tuple[KnobValue, ...]) -> str:
+    """A value that would do."""
+    first = wanted[0] if isinstance(wanted, tuple) else wanted
+    return shown(first).lstrip("<>= ")

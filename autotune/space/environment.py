@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.errors import FieldError
-from autotune.space.facts import Facts, plugin_version
+from autotune.space.facts import Facts
 from autotune.space.knob import Knob, TargetKind
 from autotune.space.nccl import (
     Explanation,
@@ -16,6 +16,7 @@ from autotune.space.nccl import (
 )
 from autotune.space.nccl.names import SINCE
 from autotune.space.nccl_rules import job, starved
+from autotune.space.plugin import plugin_version
 
 _PREFIXES = ("NCCL_", "OFI_NCCL_", "FI_", "RDMAV_")
 
@@ -78,7 +79,9 @@ def contradiction(knob: Knob, written: Mapping[str, str], facts: Facts) -> str:
 def notices(environment: Mapping[str, str], facts: Facts) -> list[str]:
     """What a person should know of the variables they have set: those that do nothing, or harm."""
     version = NcclVersion.parse(facts.nccl) if facts.nccl else None
-    around = Surroundings(version=version, plugin=plugin_version(facts), network=facts.network)
+    around = Surroundings(
+        version=version, plugin=plugin_version(facts.plugin), network=facts.network
+    )
     found: list[Explanation | None] = []
     for name, value in sorted(environment.items()):
         if name.startswith(_PREFIXES):
@@ -100,7 +103,7 @@ def _forced(environment: Mapping[str, str], facts: Facts) -> list[str]:
     text = " ".join(f"{name}={value}" for name, value in both.items())
     lines = []
     if facts.plugin_forces_simple and both.get("NCCL_PROTO", "simple").lower() != "simple":
-        why = "the EFA plugin would have set simple, for other protocols may corrupt data here"
+        why = f"{facts.why_simple}: other protocols may corrupt data here"
         lines.append(f"{text} in the environment: {why}. Remove NCCL_PROTO.")
     for strategy in ("ddp", "fsdp_full"):
         reason = starved(job({"strategy": strategy}, facts), both)

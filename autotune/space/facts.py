@@ -9,11 +9,7 @@ from autotune.model import PRESETS, DeviceKind, Machine, Target, decode
 from autotune.space.gpus import compute_capability
 from autotune.space.instances import InstanceType, Interconnect
 from autotune.space.nccl import NcclVersion, Network
-
-NO_PLUGIN = "none"
-_NVLS_WORKS_FROM = NcclVersion(2, 18, 5)
-_ORDER_USED_FROM = (1, 7, 3)
-"""Since when the EFA plugin leaves LL and LL128 on where bytes arrive in order (its notes)."""
+from autotune.space.plugin import NO_PLUGIN, NVLS_WORKS_FROM, why_simple
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +47,10 @@ class Facts:
     """What nodes of this kind reach each other by, be there one or more."""
     nics: int = 1
     """Network cards of a node that collectives can use."""
-    nic_near_gpu: bool = False
-    """Each GPU reaches its network card through PCIe switches only."""
+    nic_near_gpu: bool | None = None
+    """Each GPU reaches its network card through PCIe switches only; None when not known."""
+    delivers_in_order: bool | None = None
+    """EFA brings bytes in order; None when not known."""
     plugin_forces_simple: bool = False
     """The EFA plugin sets NCCL_PROTO=simple: bytes may arrive out of order."""
     cores: int = 0
@@ -69,6 +67,14 @@ class Facts:
     def ranks(self) -> int:
         """Data-parallel ranks."""
         return self.nodes * self.ranks_per_node
+
+    @property
+    def why_simple(self) -> str:
+        """Why the EFA plugin sets NCCL_PROTO=simple, as a clause; empty if it doesn't."""
+        if not self.plugin_forces_simple:
+            return ""
+        why = why_simple(self.delivers_in_order, self.plugin)
+        return why or "the EFA plugin is said to force simple here"
 
     @property
     def network(self) -> Network:
@@ -129,7 +135,8 @@ FACTS = (
 
 ASSUMABLE = (
     "nccl", "torch", "plugin", "nodes", "network", "compute_capability", "nvlink", "nvswitch",
-    "nics", "nic_near_gpu", "plugin_forces_simple", "cores", "numa_nodes", "blocks",
+    "nics", "nic_near_gpu", "delivers_in_order", "plugin_forces_simple", "cores", "numa_nodes",
+    "blocks",
 )  # fmt: skip
 """What a person may assume of a machine that isn't here."""
 
@@ -150,6 +157,7 @@ def _connected(facts: Facts, instance: InstanceType) -> Facts:
         between_nodes=Network.EFA if instance.efa else network,
         nics=instance.nics,
         nic_near_gpu=instance.nic_near_gpu,
+        delivers_in_order=instance.delivers_in_order,
     )
 
 
@@ -168,7 +176,7 @@ def _assume(facts: Facts, assumed: Mapping[str, str]) -> Facts:
 
 def _plain(text: str, kind: object) -> object:
     """`text` as YAML would have it, for a fact of `kind`."""
-    if kind is bool and text.lower() in ("true", "false"):
+    if kind in (bool, bool | None) and text.lower() in ("true", "false"):
         return text.lower() == "true"
     return int(text) if kind is int and text.isdecimal() else text
 
@@ -178,18 +186,15 @@ def _with_plugin(facts: Facts, instance: InstanceType | None, assumed: Mapping[s
 
     Source: aws-ofi-nccl 1.21.1, src/platform-aws.cpp.
     """
-    if facts.between_nodes is not Network.EFA or facts.plugin == NO_PLUGIN:
+    if facts.between_nodes is not Network.EFA:
         return facts
+    if facts.plugin == NO_PLUGIN:
+        # NCCL falls back to TCP without a word.
+        return replace(facts, between_nodes=Network.SOCKET)
     presets = dict(instance.presets) if instance else {}
-    if facts.nccl and NcclVersion.parse(facts.nccl) < _NVLS_WORKS_FROM:
+    if facts.nccl and NcclVersion.parse(facts.nccl) < NVLS_WORKS_FROM:
         presets["NCCL_NVLS_ENABLE"] = "0"
-    is_recent = (plugin_version(facts) or ()) >= _ORDER_USED_FROM
-    in_order = bool(instance and instance.delivers_in_order and is_recent)
-    forces = facts.plugin_forces_simple if "plugin_forces_simple" in assumed else not in_order
+    forces = bool(why_simple(facts.delivers_in_order, facts.plugin))
+    if "plugin_forces_simple" in assumed:
+        forces = facts.plugin_forces_simple
     return replace(facts, presets=presets, plugin_forces_simple=forces)
-
-
-def plugin_version(facts: Facts) -> tuple[int, ...] | None:
-    """The plugin's version as numbers; None if it isn't known."""
-    numbers = tuple(int(part) for part in facts.plugin.split(".") if part.isdecimal())
-    return numbers or None

@@ -61,10 +61,10 @@ class InstanceType:
     efa: bool
     infiniband: bool = False
     """Nodes are connected by InfiniBand or RoCE."""
-    delivers_in_order: bool = False
-    """EFA brings bytes in order, so that its plugin leaves LL and LL128 on; False if not known."""
-    nic_near_gpu: bool = False
-    """Every GPU reaches a network card through PCIe switches only; False if not known."""
+    delivers_in_order: bool | None = None
+    """EFA brings bytes in order, so that its plugin leaves LL and LL128 on."""
+    nic_near_gpu: bool | None = None
+    """Every GPU reaches a network card through PCIe switches only."""
     compute_capability: int | None = None
     """Of the GPUs, such as 90; None is what `gpus` knows of the model."""
     numa_nodes: int | None = None

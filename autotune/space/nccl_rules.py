@@ -1,11 +1,11 @@
 """The rules of knobs that NCCL reads: candidates and facts in the terms of `space.nccl`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from autotune.errors import FieldError
 from autotune.model import DEFAULT, KnobValue, ShardingStrategy
-from autotune.space.facts import Facts, plugin_version
+from autotune.space.facts import Facts
 from autotune.space.nccl import (
     Algorithm,
     Collective,
@@ -24,6 +24,7 @@ from autotune.space.nccl import (
     protocol_variables,
     usable,
 )
+from autotune.space.plugin import NVLS_WORKS_FROM, plugin_version
 
 Values = Mapping[str, KnobValue]
 
@@ -47,11 +48,19 @@ def fabric(facts: Facts) -> Fabric:
         ranks_per_node=facts.ranks_per_node,
         network=facts.network,
         nvlink=facts.nvlink,
-        # Off by a variable is as good as not there.
-        nvswitch=facts.nvswitch and facts.in_force("NCCL_NVLS_ENABLE") != "0",
-        plugin_forces_simple=facts.plugin_forces_simple,
+        nvswitch=facts.nvswitch,
+        why_simple=facts.why_simple,
         nic_near_gpu=facts.nic_near_gpu,
+        nvls_off=_nvls_off(facts),
     )
+
+
+def _nvls_off(facts: Facts) -> str:
+    if facts.in_force("NCCL_NVLS_ENABLE") != "0":
+        return ""
+    if "NCCL_NVLS_ENABLE" in facts.environment:
+        return "NCCL_NVLS_ENABLE=0 in the environment switches NVLS off"
+    return f"the EFA plugin switches NVLS off before NCCL {NVLS_WORKS_FROM}, this is {facts.nccl}"
 
 
 def job(values: Values, facts: Facts) -> Job:
@@ -106,7 +115,7 @@ def _protocol_reasons(here: Job, algorithm: str) -> Mapping[str, str]:
 def _tuner_problem(facts: Facts) -> str:
     """Source: aws-ofi-nccl, issue 982."""
     is_affected = NcclVersion(2, 19) <= version(facts) < NcclVersion(2, 22)
-    if is_affected and plugin_version(facts) == (1, 16, 2):
+    if is_affected and plugin_version(facts.plugin) == (1, 16, 2):
         return "aws-ofi-nccl 1.16.2 fails with NCCL 2.19 to 2.21 when it is set"
     return ""
 
@@ -158,7 +167,7 @@ def sum_problem(value: KnobValue, values: Values, facts: Facts) -> str:
             )
             if len(set(both)) > 1:
                 return ""
-    return "makes no algorithm possible here: NVLS and PAT are what it is for"
+    return "makes no other algorithm possible here: it is for NVLS and PAT, which have no averages"
 
 
 def channels_problem(value: KnobValue, values: Values, facts: Facts) -> str:
@@ -185,8 +194,6 @@ def reached(token: str, values: Values, facts: Facts) -> str:
     """Why a knob that touches `token` does nothing; empty if it does, or isn't known to."""
     if token in _P2P:
         return "" if facts.ranks_per_node > 1 else "is for several ranks on a node"
-    if token in set(Network):
-        return _network_problem(Network(token), facts)
     if token in (*set(Collective), "send", "recv"):
         strategy = ShardingStrategy(str(values.get("strategy", ShardingStrategy.DDP)))
         if token in heavy_collectives(strategy):
@@ -209,12 +216,15 @@ JOB = ("strategy", "shard_size", "reshard_after_forward", "force_sum_reduction")
 _P2P = ("p2p", "shm")
 
 
-def _network_problem(network: Network, facts: Facts) -> str:
-    if facts.network is network:
+def off_network(touches: Sequence[str], facts: Facts) -> str:
+    """Why a knob that touches nothing but networks does nothing; empty if it does."""
+    networks = [Network(token) for token in touches if token in set(Network)]
+    if not networks or len(networks) < len(touches) or facts.network in networks:
         return ""
-    if facts.nodes == 1:
-        return f"is for {_NAMES[network]} between nodes, and there is one node"
-    return f"is for {_NAMES[network]}, and the nodes reach each other by {_NAMES[facts.network]}"
+    if facts.between_nodes in networks:
+        return f"is for {_NAMES[facts.between_nodes]} between nodes, and there is one node"
+    names = " or ".join(_NAMES[network] for network in networks)
+    return f"is for {names}, and nodes like this reach each other by {_NAMES[facts.between_nodes]}"
 
 
 _NAMES = {

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from autotune.model import DEFAULT, DeviceKind, KnobValue
 from autotune.space import nccl_rules
-from autotune.space.conditions import same, unmet
-from autotune.space.facts import Facts
+from autotune.space.conditions import same, unmet, unmet_key
+from autotune.space.facts import FACTS, Facts
 from autotune.space.knob import Knob, TargetKind
 from autotune.space.nccl import problem, unread
 from autotune.space.rules import RULES
@@ -51,7 +51,11 @@ def listed(knob: Knob, values: Values, facts: Facts) -> list[KnobValue]:
 
 def absence(knob: Knob, values: Values, facts: Facts) -> str:
     """Why `knob` doesn't exist after `values`, as a clause; empty if it does."""
-    reason = unmet(knob.when, values, facts)
+    is_cuda = facts.device is not DeviceKind.CPU
+    # Where its network isn't there, nothing else about a knob matters.
+    reason = (is_cuda and nccl_rules.off_network(knob.touches, facts)) or unmet(
+        knob.when, values, facts
+    )
     if reason:
         return reason
     variable = knob.sets.name
@@ -61,11 +65,20 @@ def absence(knob: Knob, values: Values, facts: Facts) -> str:
         explanation = unread(nccl_rules.version(facts), variable)
         if explanation:
             return f"sets {variable}: {explanation.why}"
-    if not knob.touches or facts.device is DeviceKind.CPU:
+    if not knob.touches or not is_cuda:
         return ""
     # One place that it reaches is enough.
     reasons = [nccl_rules.reached(token, values, facts) for token in knob.touches]
     return reasons[0] if all(reasons) else ""
+
+
+def needed(knob: Knob, values: Values, facts: Facts) -> str:
+    """The other knob whose value keeps `knob` from existing after `values`; empty if none does."""
+    key = unmet_key(knob.when, values, facts)
+    is_knob = key != "" and (key in values or key not in FACTS)
+    return (
+        key if is_knob and absence(knob, values, facts) == unmet(knob.when, values, facts) else ""
+    )
 
 
 def objection(knob: Knob, value: KnobValue, values: Values, facts: Facts, terms: Terms) -> str:
@@ -75,11 +88,12 @@ def objection(knob: Knob, value: KnobValue, values: Values, facts: Facts, terms:
         reason = unmet(choice.when, values, facts)
         if reason:
             return reason
-        if choice.lossy and not terms.allow_lossy:
-            return "changes numerics: allow that with --allow-lossy"
     elif knob.choices and not knob.in_range(value):
         return "is not among the values of this space"
-    return _default_in_words(knob, value, facts) or _judged(knob, value, values, facts)
+    reason = _default_in_words(knob, value, facts) or _judged(knob, value, values, facts)
+    if not reason and choice is not None and choice.lossy and not terms.allow_lossy:
+        return "changes numerics: allow that with --allow-lossy"
+    return reason
 
 
 def _default_in_words(knob: Knob, value: KnobValue, facts: Facts) -> str:
@@ -93,6 +107,9 @@ def _default_in_words(knob: Knob, value: KnobValue, facts: Facts) -> str:
 def meaning(knob: Knob, facts: Facts) -> KnobValue | None:
     """What `default` comes to here; None if that isn't known."""
     preset = facts.presets.get(knob.sets.name)
+    compute = RULES[knob.rule].meaning if knob.rule else None
+    if compute is not None:
+        return compute(facts)
     if preset is None:
         return knob.default_means
     return int(preset) if preset.isdecimal() else preset

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from autotune.model import DEFAULT, KnobValue
+from autotune.model import DEFAULT, DeviceKind, Dtype, KnobValue
 from autotune.space import nccl_rules
 from autotune.space.facts import Facts
 
@@ -20,6 +20,8 @@ class Rule:
     values: Callable[[Values, Facts], list[KnobValue]] | None = None
     """The values to judge when the knob lists none."""
     depends: tuple[str, ...] = ()
+    meaning: Callable[[Facts], KnobValue | None] | None = None
+    """What the value `default` comes to where that depends on the machine; None if not known."""
 
 
 _MAX_ACCUMULATION = 16
@@ -93,6 +95,28 @@ def _prefetch_problem(value: KnobValue, values: Values, facts: Facts) -> str:
     return "" if value == 0 or value < groups else f"reaches past the {groups} groups there are"
 
 
+BFLOAT16_FROM = 80
+"""Compute capability of the first GPUs with bfloat16 units (A100). Source: CUDA C++ Programming
+Guide, arithmetic instructions. Before them float16 would need a loss scaler, which no trial has."""
+
+
+def _default_dtype(facts: Facts) -> KnobValue | None:
+    if facts.device is DeviceKind.CPU:
+        return Dtype.FLOAT32.value
+    if not facts.compute_capability:
+        return None
+    return (Dtype.BFLOAT16 if facts.compute_capability >= BFLOAT16_FROM else Dtype.FLOAT32).value
+
+
+def _dtype_problem(value: KnobValue, values: Values, facts: Facts) -> str:
+    del values
+    is_old = facts.device is DeviceKind.CUDA and 0 < facts.compute_capability < BFLOAT16_FROM
+    if value == Dtype.BFLOAT16 and is_old:
+        major, minor = divmod(facts.compute_capability, 10)
+        return f"needs GPUs of compute capability 8.0 or later, and theirs is {major}.{minor}"
+    return ""
+
+
 def _threads(values: Values, facts: Facts) -> list[KnobValue]:
     del values
     share = facts.cores // facts.ranks_per_node
@@ -104,11 +128,13 @@ def _threads_problem(value: KnobValue, values: Values, facts: Facts) -> str:
     del values
     if value == DEFAULT:
         return ""
-    share = max(1, facts.cores // facts.ranks_per_node)
-    if value == share:
-        return "is each rank's share of the cores, so the default"
+    share = _share(facts)
     is_more = isinstance(value, int) and value > share
     return f"is more than each rank's share of the cores, {share}" if is_more else ""
+
+
+def _share(facts: Facts) -> int:
+    return max(1, facts.cores // facts.ranks_per_node)
 
 
 RULES: dict[str, Rule] = {
@@ -119,7 +145,8 @@ RULES: dict[str, Rule] = {
     "shard_size": Rule(judge=_shard_size_problem, values=_shard_sizes),
     "blocks_per_group": Rule(judge=_group_problem),
     "prefetch": Rule(judge=_prefetch_problem, depends=("blocks_per_group",)),
-    "cpu_threads": Rule(judge=_threads_problem, values=_threads),
+    "compute_dtype": Rule(judge=_dtype_problem, meaning=_default_dtype),
+    "cpu_threads": Rule(judge=_threads_problem, values=_threads, meaning=_share),
     "force_sum_reduction": Rule(judge=nccl_rules.sum_problem, depends=nccl_rules.JOB[:-1]),
     "nccl_channels": Rule(judge=nccl_rules.channels_problem),
     "nccl_algorithm": Rule(judge=nccl_rules.algorithm_problem, depends=nccl_rules.JOB),

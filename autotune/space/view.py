@@ -5,9 +5,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autotune.model import DEFAULT, KnobValue
-from autotune.space.conditions import same
+from autotune.space.conditions import holds, same, shown, wording
 from autotune.space.knob import Knob
-from autotune.space.options import Terms, absence, listed, meaning, objection, options, situations
+from autotune.space.options import (
+    Terms,
+    absence,
+    listed,
+    meaning,
+    needed,
+    objection,
+    options,
+    situations,
+)
 
 if TYPE_CHECKING:
     from autotune.space.space import Space
@@ -42,12 +51,13 @@ def view(space: "Space", knob: Knob, *, free: bool = False) -> KnobView:
         terms = Terms(pins=pins, held=terms.held, allow_lossy=terms.allow_lossy)
     values: list[KnobValue] = []
     left_out: dict[str, str] = {}
-    reason = ""
+    absences: list[tuple[bool, str]] = []
     is_open = False
     for before in situations(knob, space.knobs, space.facts, terms):
         absent = absence(knob, before, space.facts)
         if absent:
-            reason = reason or absent
+            other = needed(knob, before, space.facts)
+            absences.append((other != "", _because(space, knob, other) or absent))
             continue
         possible = options(knob, before, space.facts, terms)
         is_open = is_open or len(possible) > 1
@@ -55,16 +65,32 @@ def view(space: "Space", knob: Knob, *, free: bool = False) -> KnobView:
         for value in listed(knob, before, space.facts):
             why = objection(knob, value, before, space.facts, terms)
             if why:
-                left_out.setdefault(_text(value), why)
+                left_out.setdefault(shown(value), why)
+    # What another knob has to do with it says less than a reason of the knob's own.
+    _, reason = min(absences, key=lambda found: found[0], default=(False, ""))
     return KnobView(
         knob=knob,
         values=tuple(values),
-        left_out={text: why for text, why in left_out.items() if text not in map(_text, values)},
+        left_out={text: why for text, why in left_out.items() if text not in map(shown, values)},
         reason="" if values else reason or next(iter(left_out.values()), "has no value that fits"),
         searched=is_open and space.is_searched(knob),
         held_by=_held_by(space, knob),
         default_means=meaning(knob, space.facts) if _has_default(knob) else None,
     )
+
+
+def _because(space: "Space", knob: Knob, other: str) -> str:
+    """Why the knob `other` never has the value that `knob` needs; empty if it can have it."""
+    if not other:
+        return ""
+    wanted = knob.when[other]
+    seen = view(space, space.knob(other))
+    if any(holds(value, wanted) for value in seen.values):
+        return ""
+    if seen.reason:
+        return f"needs {other}, which is left out: it {seen.reason}"
+    causes = [why for text, why in seen.left_out.items() if text in wording(wanted).split(" or ")]
+    return f"needs {other} {wording(wanted)}, which is left out: {causes[0]}" if causes else ""
 
 
 def _held_by(space: "Space", knob: Knob) -> str:
@@ -74,7 +100,3 @@ def _held_by(space: "Space", knob: Knob) -> str:
 
 def _has_default(knob: Knob) -> bool:
     return knob.default == DEFAULT
-
-
-def _text(value: KnobValue) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -68,6 +68,7 @@ COLLECTIVES = {
 }
 """Source: NCCL v2.30.7, ncclTopoTuneModel in src/graph/tuning.cc."""
 
+_HOPPER = 90
 _NVLS_MIN_RANKS = 3
 _COLLNET_MAX_RANKS = 8
 
@@ -128,12 +129,14 @@ def _collnet(version: NcclVersion, collective: Collective, fabric: Fabric, is_av
     del version, is_average
     if fabric.network is Network.EFA:
         return "EFA doesn't reduce in the network, which CollNet is"
-    if not fabric.collnet or fabric.nodes == 1:
-        return "CollNet needs several nodes and a plugin that reduces in the network (SHARP)"
+    if fabric.nodes == 1:
+        return "CollNet is for several nodes, and there is one"
+    if not fabric.collnet:
+        return "CollNet needs a plugin that reduces in the network (SHARP), and none is known here"
     if fabric.ranks_per_node > _COLLNET_MAX_RANKS:
         return f"CollNet takes at most {_COLLNET_MAX_RANKS} ranks on a node"
     if collective is not Collective.ALL_REDUCE:
-        return f"CollNet's {collective.words} needs a NIC for each rank, which isn't known here"
+        return f"CollNet's {collective.words} needs a NIC for each rank, which isn't known"
     return ""
 
 
@@ -147,35 +150,49 @@ def _collnet_direct(
 
 
 def _nvls(version: NcclVersion, collective: Collective, fabric: Fabric, is_average: bool) -> str:
-    reason = _nvlink_sharp(fabric, is_average)
+    reason = _nvlink_sharp(fabric)
     if reason or fabric.nodes == 1:
-        return reason
-    if fabric.network is Network.EFA or not fabric.collnet:
-        return "nvls spans nodes only with CollNet, which isn't available here"
+        return reason or _average("nvls", is_average)
+    if fabric.network is Network.EFA:
+        return "nvls spans nodes only with CollNet, which EFA can't do"
+    if not fabric.collnet:
+        return "nvls spans nodes only with CollNet (SHARP), and no plugin for it is known here"
     if collective is not Collective.ALL_REDUCE:
         return f"nvls needs a NIC for each rank for {collective.words} across nodes"
-    return "" if version >= NcclVersion(2, 18) else "nvls spans nodes from NCCL 2.18 on"
+    if version < NcclVersion(2, 18):
+        return f"nvls spans nodes from NCCL 2.18 on, this is {version}"
+    return _average("nvls", is_average)
 
 
 def _nvls_tree(
     version: NcclVersion, collective: Collective, fabric: Fabric, is_average: bool
 ) -> str:
     del version, collective
-    reason = _nvlink_sharp(fabric, is_average)
-    return reason or ("" if fabric.nodes > 1 else "nvls_tree is for more than one node")
+    if fabric.nodes == 1:
+        return "nvls_tree is for several nodes, and there is one"
+    return _nvlink_sharp(fabric) or _average("nvls_tree", is_average)
 
 
-def _nvlink_sharp(fabric: Fabric, is_average: bool) -> str:
-    """Reduction inside NVSwitches. Averages are a scaled sum in NCCL, which the switches lack.
+def _average(algorithm: str, is_average: bool) -> str:
+    """Averages are a scaled sum in NCCL, which neither NVSwitches nor PAT can do."""
+    if not is_average:
+        return ""
+    return f"{algorithm} can only sum, and FSDP averages without --set force_sum_reduction=true"
+
+
+def _nvlink_sharp(fabric: Fabric) -> str:
+    """Reduction inside NVSwitches.
 
     Source: NCCL, ncclNvlsInit in src/transport/nvls.cc returns early for two GPUs or fewer.
     """
-    if fabric.compute_capability < 90 or not fabric.nvswitch:
-        return "NVLS needs Hopper or later GPUs with NVSwitch"
+    if fabric.compute_capability < _HOPPER:
+        return f"NVLS needs Hopper or later, and the GPUs' compute capability {fabric.capability}"
+    if not fabric.nvswitch:
+        return "NVLS needs an NVSwitch between the GPUs"
+    if fabric.nvls_off:
+        return fabric.nvls_off
     if fabric.ranks_per_node < _NVLS_MIN_RANKS:
-        return f"NVLS needs at least {_NVLS_MIN_RANKS} ranks on a node"
-    if is_average:
-        return "NVLS can't average, only sum (FSDP averages unless told to sum)"
+        return f"NVLS needs at least {_NVLS_MIN_RANKS} GPUs of a group on each node"
     return ""
 
 
@@ -183,11 +200,11 @@ def _pat(version: NcclVersion, collective: Collective, fabric: Fabric, is_averag
     """Source: NCCL, ncclPatEnable in src/graph/tuning.cc."""
     del version
     if fabric.compute_capability < 60:
-        return "pat needs compute capability 6.0 or later"
+        return f"pat needs compute capability 6.0 or later, and the GPUs' {fabric.capability}"
     if fabric.nodes == 1 or fabric.ranks_per_node > 1:
         return "pat needs several nodes with one rank on each"
     if is_average and collective is Collective.REDUCE_SCATTER:
-        return "pat can't average, only sum (FSDP averages unless told to sum)"
+        return _average("pat", is_average)
     return ""
 
 

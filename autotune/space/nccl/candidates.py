@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from autotune.errors import FieldError
 from autotune.model import DEFAULT, ShardingStrategy
 from autotune.space.nccl.algorithms import (
+    COLLECTIVES,
     Algorithm,
     Protocol,
     available,
     protocols_of,
     supported,
 )
-from autotune.space.nccl.collectives import Collective, heavy_collectives, heavy_groups
+from autotune.space.nccl.collectives import (
+    Collective,
+    collectives_of,
+    heavy_collectives,
+    heavy_groups,
+)
 from autotune.space.nccl.fabric import Fabric
 from autotune.space.nccl.grammar import PER_FUNCTION_FROM, nccl_algo, nccl_proto
 from autotune.space.nccl.protocols import safe
@@ -137,8 +143,10 @@ def _algorithm_problem(job: Job, algorithm: Algorithm) -> str:
     heavy = heavy_collectives(job.strategy)
     plan = planned(job, algorithm.value)
     if not plan:
-        reasons = dict.fromkeys(_unsupported(job, algorithm, c) for c in heavy)
-        return "; ".join(reasons)
+        lacking = [c.words for c in heavy if c not in COLLECTIVES[algorithm]]
+        nothing = f"NCCL has no {algorithm} for {' and '.join(lacking)}"
+        others = [_unsupported(job, algorithm, c) for c in heavy if c in COLLECTIVES[algorithm]]
+        return "; ".join(dict.fromkeys([*([nothing] if lacking else []), *others]))
     narrowed = [c for c in plan if _narrows(job, algorithm, c)]
     if not narrowed:
         names = " and ".join(collective.words for collective in plan)
@@ -165,15 +173,21 @@ def _plain_form_problem(job: Job, algorithm: Algorithm, narrowed: list[Collectiv
     if NcclVersion(2, 7) <= version < NcclVersion(2, 19):
         others = [c.words for c in narrowed if c is not Collective.ALL_REDUCE]
         if others and (version < NcclVersion(2, 17) or algorithm is not Algorithm.RING):
-            return f"NCCL {version} would silently ignore NCCL_ALGO for {' and '.join(others)}"
+            # It leaves ring on beside what is asked for, or doesn't look (before 2.17).
+            return (
+                f"NCCL {version} would silently ignore NCCL_ALGO for {' and '.join(others)}, "
+                f"which {PER_FUNCTION_FROM.major}.{PER_FUNCTION_FROM.minor} and later don't"
+            )
     elif algorithm is Algorithm.RING:
         return ""
     elif version < NcclVersion(2, 7):
         return f"NCCL {version} would stop at the first collective that has no {algorithm}"
     elif version < NcclVersion(2, 22):
+        lacking = [c for c in collectives_of(job.strategy) if c not in COLLECTIVES[algorithm]]
         return (
-            f"NCCL {version} gives collectives without {algorithm} a ring that ignores protocol "
-            "settings and the ll128 safety check"
+            f"NCCL {version} would run what has no {algorithm}, such as {lacking[0].words}, on a "
+            "ring with any protocol, ll128 unchecked, which may corrupt data; from NCCL 2.22 on "
+            "it doesn't"
         )
     return _side_effect(job, algorithm)
 
@@ -206,8 +220,8 @@ def _protocol_problem(job: Job, protocol: Protocol, algorithm: str) -> str:
         verdict = safe(job.version, protocol, fabric)
         if not verdict.possible:
             return verdict.reason
-    if job.world.plugin_forces_simple:
-        return "simple is what the EFA plugin has set already"
+    if job.world.why_simple:
+        return "simple is what the EFA plugin sets by itself, as far as is known"
     plan = planned(job, algorithm)
     lacking = [a for a in plan.values() if protocol not in protocols_of(a)]
     if lacking:

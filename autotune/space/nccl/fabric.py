@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from autotune.errors import FieldError
+from autotune.space.unknown import unknown
 
 
 class Network(StrEnum):
@@ -35,10 +36,13 @@ class Fabric:
     """They are linked through NVSwitches."""
     collnet: bool = False
     """A CollNet plugin is loaded and on (InfiniBand with SHARP, NCCL_COLLNET_ENABLE=1)."""
-    plugin_forces_simple: bool = False
-    """The EFA plugin set NCCL_PROTO=simple: data may arrive out of order within 128 bytes."""
-    nic_near_gpu: bool = False
-    """Each GPU reaches its NIC through PCIe switches only, not through the CPU."""
+    why_simple: str = ""
+    """Why the EFA plugin has set NCCL_PROTO=simple, or may have, as a clause; empty if it hasn't.
+    Without it LL and LL128 would break where data arrives out of order within 128 bytes."""
+    nic_near_gpu: bool | None = None
+    """Each GPU reaches its NIC through PCIe switches only, not through the CPU; None: not known."""
+    nvls_off: str = ""
+    """Which variable switches NVLS off, as a clause; empty if none does."""
 
     def __post_init__(self) -> None:
         for name in ("nodes", "ranks_per_node"):
@@ -50,6 +54,12 @@ class Fabric:
     @property
     def ranks(self) -> int:
         return self.nodes * self.ranks_per_node
+
+    @property
+    def capability(self) -> str:
+        """What the compute capability is, for a sentence."""
+        major, minor = divmod(self.compute_capability, 10)
+        return f"is {major}.{minor}" if major else unknown("compute_capability", 90)
 
     @property
     def has_nvlink(self) -> bool:

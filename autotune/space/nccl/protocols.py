@@ -3,6 +3,7 @@
 from autotune.space.nccl.algorithms import Protocol, Verdict
 from autotune.space.nccl.fabric import Fabric, Network
 from autotune.space.nccl.version import NcclVersion
+from autotune.space.unknown import unknown
 
 _LL128_MIN_CAPABILITY = 70
 _LL128_OLD_CAPABILITIES = (70, 80, 90)
@@ -18,10 +19,9 @@ def safe(version: NcclVersion, protocol: Protocol, fabric: Fabric) -> Verdict:
     """
     if fabric.ranks == 1 or protocol is Protocol.SIMPLE:
         return Verdict()
-    if fabric.plugin_forces_simple:
+    if fabric.why_simple:
         return Verdict(
-            reason="the EFA plugin had to force simple here: "
-            f"{protocol} could corrupt data without an error"
+            reason=f"{fabric.why_simple}: {protocol} could corrupt data without an error"
         )
     return Verdict(reason=_ll128(version, fabric) if protocol is Protocol.LL128 else "")
 
@@ -34,13 +34,15 @@ def _ll128(version: NcclVersion, fabric: Fabric) -> str:
     """
     capability = fabric.compute_capability
     if capability < _LL128_MIN_CAPABILITY:
-        return "ll128 needs compute capability 7.0 or later"
-    if version < _ANY_CAPABILITY_FROM and capability not in _LL128_OLD_CAPABILITIES:
-        return f"NCCL {version} knows ll128 to be safe on V100, A100 and H100 only"
+        return f"ll128 needs compute capability 7.0 or later, and the GPUs' {fabric.capability}"
     if fabric.ranks_per_node > 1 and not fabric.has_nvlink:
         return "ll128 is safe over NVLink only, and the GPUs have none"
+    if version < _ANY_CAPABILITY_FROM and capability not in _LL128_OLD_CAPABILITIES:
+        return f"NCCL {version} knows ll128 to be safe on V100, A100 and H100 only"
     if fabric.network is Network.SOCKET:
-        return "ll128 is not safe over TCP"
+        return "ll128 isn't known to be safe over TCP"
     if fabric.nodes > 1 and not fabric.nic_near_gpu:
-        return "ll128 needs every GPU to reach its NIC through PCIe switches only"
+        need = "ll128 between nodes needs every GPU to reach its NIC through PCIe switches only"
+        is_known = fabric.nic_near_gpu is not None
+        return f"{need}, which {'they do not' if is_known else unknown('nic_near_gpu', 'true')}"
     return ""
