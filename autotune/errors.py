@@ -58,7 +58,8 @@ class FieldError(UserError):
         value = "" if self.value is ABSENT else f"{quoted(self.value)} "
         text = f"{self.field}: {value}{self.rule}"
         if self.alternatives:
-            close = closest(str(self.value), self.alternatives)
+            given = str(self.value)
+            close = "" if given.isdecimal() else closest(given, self.alternatives)
             text += f"; did you mean {close!r}?" if close else ""
             # A long list would only hide the one that is meant.
             if not close or len(self.alternatives) <= _LISTED:

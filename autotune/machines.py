@@ -89,6 +89,7 @@ def describe_place(
 def _entry(name: str, catalogue: Mapping[str, InstanceType]) -> InstanceType:
     if name not in catalogue:
         raise FieldError(
-            "--instance", name, "is unknown", alternatives=[LOCAL, AUTO, *sorted(catalogue)]
-        )
+            "--instance", name, "is unknown", alternatives=[LOCAL, AUTO, *sorted(catalogue)],
+            hint="autotune instances lists them",
+        )  # fmt: skip
     return catalogue[name]

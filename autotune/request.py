@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autotune.budget import Budget
-from autotune.errors import FieldError
+from autotune.errors import FieldError, closest
 from autotune.machines import LOCAL, Place
 from autotune.model import KnobValue, Machine, StudySpec, Target, preset
 from autotune.space.catalogue import load_knobs
@@ -31,8 +31,13 @@ class Spaces:
     @classmethod
     def of(cls, name: str) -> "Spaces":
         """`default`, `full`, or the path of a file. Raises UserError if it can't be read."""
-        is_level = name in set(Searched)
-        return cls(name=name, text="" if is_level else read_text(Path(name)))
+        if name in set(Searched):
+            return cls(name=name)
+        meant = "" if Path(name).exists() else closest(name, [level.value for level in Searched])
+        if meant:
+            rule = "is neither a space nor a file"
+            raise FieldError("--space", name, rule, alternatives=[*Searched, "FILE"])
+        return cls(name=name, text=read_text(Path(name)))
 
     @property
     def searched(self) -> Searched:

@@ -2,15 +2,23 @@
 
 import torch
 
-from autotune.model import Dtype, TrainingSettings
+from autotune.model import BFLOAT16_FROM, Dtype, TrainingSettings
 
 _TYPES = {Dtype.FLOAT32: torch.float32, Dtype.BFLOAT16: torch.bfloat16}
 
 
 def compute_dtype(settings: TrainingSettings, device: torch.device) -> torch.dtype:
-    """The format of matrix products: bfloat16 on CUDA and float32 on CPU unless asked otherwise."""
-    default = torch.bfloat16 if device.type == "cuda" else torch.float32
+    """The format of matrix products: bfloat16 where a GPU has it, else float32, unless asked."""
+    default = torch.bfloat16 if _has_bfloat16(device) else torch.float32
     return _TYPES.get(settings.compute_dtype, default)
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    """In hardware: torch.cuda.is_bf16_supported is also true where it is emulated, and slow."""
+    if device.type != "cuda":
+        return False
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor >= BFLOAT16_FROM
 
 
 def reduce_dtype(settings: TrainingSettings) -> torch.dtype:

@@ -163,7 +163,10 @@ def _explanation(seen: KnobView) -> str:
     if seen.reason:
         return f"left out: {seen.reason}"
     held = f" Your environment decides: {seen.held_by}." if seen.held_by else ""
-    left_out = "; ".join(f"{value} left out: {why}" for value, why in seen.left_out.items())
+    values: dict[str, list[str]] = {}
+    for value, why in seen.left_out.items():
+        values.setdefault(why, []).append(value)
+    left_out = "; ".join(f"{', '.join(same)} left out: {why}" for why, same in values.items())
     return f"{seen.knob.help}{held} {left_out}".rstrip()
 
 

@@ -13,6 +13,7 @@ from autotune.model.measurement import (
 )
 from autotune.model.outcome import Outcome
 from autotune.model.settings import (
+    BFLOAT16_FROM,
     ActivationCheckpointing,
     Binding,
     CommunicationHook,
@@ -38,6 +39,7 @@ from autotune.model.trial import (
 from autotune.model.workload import PRESETS, Form, TransformerConfig, preset
 
 __all__ = [
+    "BFLOAT16_FROM",
     "DEFAULT",
     "GIB",
     "MIB",

@@ -43,13 +43,17 @@ class CommunicationHook(StrEnum):
 class Dtype(StrEnum):
     """A floating-point format.
 
-    DEFAULT is float32 on CPU, and bfloat16 compute with float32
-    reduction on CUDA.
+    DEFAULT computes in bfloat16 on GPUs that have it, else in float32, and reduces in float32.
     """
 
     DEFAULT = "default"
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
+
+
+BFLOAT16_FROM = 80
+"""Compute capability of the first GPUs with bfloat16 units (A100). Before them float16 would need a
+loss scaler, which no trial has. Source: CUDA C++ Programming Guide, arithmetic instructions."""
 
 
 class Binding(StrEnum):

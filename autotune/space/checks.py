@@ -28,7 +28,7 @@ def check(space: "Space") -> None:
     for name in space.only:
         reason = view(space, space.knob(name)).reason
         if reason:
-            raise FieldError("--only", name, f"has no effect here: it {reason}")
+            raise FieldError("--only", name, f"has no effect here: {reason}")
 
 
 def _check_batch(space: "Space") -> None:
@@ -58,8 +58,8 @@ def _check_pin(space: "Space", knob: Knob, value: KnobValue) -> None:
     seen = view(space, knob, free=True)
     flag = f"--set {knob.name}"
     if seen.reason and not reason:
-        raise FieldError(flag, value, f"has no effect here: it {seen.reason}")
-    rule = f"is left out here: it {reason}" if reason else "is not possible here"
+        raise FieldError(flag, value, f"has no effect here: {seen.reason}")
+    rule = f"is left out here: {reason}" if reason else "is not possible here"
     raise FieldError(flag, value, rule, alternatives=map(shown, seen.values))
 
 

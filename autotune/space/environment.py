@@ -18,6 +18,8 @@ from autotune.space.nccl.names import SINCE
 from autotune.space.nccl_rules import job, starved
 from autotune.space.plugin import plugin_version
 
+_THREADS = "OMP_NUM_THREADS"
+"""The executor sets it for each rank, whatever it is in the environment."""
 _PREFIXES = ("NCCL_", "OFI_NCCL_", "FI_", "RDMAV_")
 
 
@@ -53,8 +55,7 @@ def named(name: str, knobs: Sequence[Knob], flag: str) -> Named:
 
 def holding(knobs: Iterable[Knob], environment: Mapping[str, str]) -> dict[str, str]:
     """The variables in `environment` that decide in a knob's place."""
-    # The executor sets the threads of each rank itself.
-    names = {name for knob in knobs for name in knob.all_variables} - {"OMP_NUM_THREADS"}
+    names = {name for knob in knobs for name in knob.all_variables} - {_THREADS}
     return {name: environment[name] for name in sorted(names) if name in environment}
 
 
@@ -92,6 +93,11 @@ def notices(environment: Mapping[str, str], facts: Facts) -> list[str]:
         for e in found
         if e is not None
     ]
+    if _THREADS in environment:
+        lines.append(
+            f"{_THREADS}={environment[_THREADS]} in the environment: ranks have their share of the "
+            f"cores instead. Set it with --set {_THREADS}={environment[_THREADS]}."
+        )
     return lines + _forced(environment, facts)
 
 
@@ -118,5 +124,5 @@ def _why(name: str) -> str:
 
 def _real(name: str) -> str:
     if name not in SINCE:
-        return ""
+        return "autotune knobs --why lists them"
     return f"set {name} in the environment: it then holds in every trial"

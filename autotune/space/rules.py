@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from autotune.model import DEFAULT, DeviceKind, Dtype, KnobValue
+from autotune.model import BFLOAT16_FROM, DEFAULT, DeviceKind, Dtype, KnobValue
 from autotune.space import nccl_rules
 from autotune.space.facts import Facts
 
@@ -93,11 +93,6 @@ def _prefetch_problem(value: KnobValue, values: Values, facts: Facts) -> str:
     groups = -(-facts.blocks // size)
     # The group after the next one is the first that isn't gathered ahead anyway.
     return "" if value == 0 or value < groups else f"reaches past the {groups} groups there are"
-
-
-BFLOAT16_FROM = 80
-"""Compute capability of the first GPUs with bfloat16 units (A100). Source: CUDA C++ Programming
-Guide, arithmetic instructions. Before them float16 would need a loss scaler, which no trial has."""
 
 
 def _default_dtype(facts: Facts) -> KnobValue | None:

@@ -88,7 +88,7 @@ def _because(space: "Space", knob: Knob, other: str) -> str:
     if any(holds(value, wanted) for value in seen.values):
         return ""
     if seen.reason:
-        return f"needs {other}, which is left out: it {seen.reason}"
+        return f"needs {other}, which is left out: {seen.reason}"
     causes = [why for text, why in seen.left_out.items() if text in wording(wanted).split(" or ")]
     return f"needs {other} {wording(wanted)}, which is left out: {causes[0]}" if causes else ""
 

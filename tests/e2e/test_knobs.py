@@ -45,13 +45,13 @@ def test_fsdp_on_a_p4d(tmp_path: Path) -> None:
     assert found["nccl_buffer_bytes"]["default_means"] == 8388608
     assert "8388608" in found["nccl_buffer_bytes"]["left_out"]
     for name in ("nccl_socket_nthreads", "nccl_nsocks_perthread"):
-        assert "for TCP between nodes, and there is one node" in found[name]["reason"]
+        assert "for TCP, and nodes like this reach each other by EFA" in found[name]["reason"]
     assert "send" in found["nccl_p2p_net_chunksize"]["reason"]
     for text in (call(tmp_path, "knobs", *arguments, "--why").stdout,):
         folded = " ".join(text.split())
         assert "NCCL has no tree for all-gather" in folded
         assert "default (8388608)" in folded
-        assert "for TCP between nodes, and there is one node" in folded
+        assert "for TCP, and nodes like this reach each other by EFA" in folded
 
 
 def test_several_nodes_of_p4d_have_efa_and_no_sockets(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_several_nodes_of_p4d_have_efa_and_no_sockets(tmp_path: Path) -> None:
         tmp_path, "--instance", "p4d.24xlarge", "--assume", "nccl=2.27.5,nodes=2",
         "--strategy", "fsdp_full",
     )  # fmt: skip
-    assert "the nodes reach each other by EFA" in found["nccl_socket_nthreads"]["reason"]
+    assert "nodes like this reach each other by EFA" in found["nccl_socket_nthreads"]["reason"]
 
 
 def test_sockets_on_p3(tmp_path: Path) -> None:
@@ -69,6 +69,29 @@ def test_sockets_on_p3(tmp_path: Path) -> None:
     assert found["nccl_buffer_bytes"]["default_means"] == 4194304
     assert found["nccl_nvls"]["reason"]
     assert "ll128" in found["nccl_protocol"]["left_out"]
+
+
+def test_a_v100_has_no_bfloat16(tmp_path: Path) -> None:
+    found = knobs(
+        tmp_path, "--instance", "p3.8xlarge", "--assume", "nccl=2.21.5", "--space", "full",
+        "--allow-lossy",
+    )["compute_dtype"]  # fmt: skip
+    assert (found["values"], found["default_means"]) == (["default"], "float32")
+    assert "compute capability 8.0 or later" in found["left_out"]["bfloat16"]
+
+
+def test_a_pin_that_can_not_be_is_refused_with_its_reason(tmp_path: Path) -> None:
+    described = ["--instance", "p4d.24xlarge", "--assume", "nccl=2.27.5,plugin=1.17"]
+    pin = ["--strategy", "fsdp_full", "--set", "nccl_algorithm=tree"]
+    done = call(tmp_path, "knobs", *described, *pin, expect=2)
+    assert "'tree' is left out here: NCCL has no tree for all-gather" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_misspelt_instance_is_the_nearest_one(tmp_path: Path) -> None:
+    done = call(tmp_path, "knobs", "--instance", "p5.49xlarge", expect=2)
+    assert "did you mean 'p5.48xlarge'?" in done.stderr
+    assert "hint: autotune instances lists them" in done.stderr
 
 
 def test_two_nodes_of_p5(tmp_path: Path) -> None:

@@ -134,7 +134,9 @@ def test_what_is_refused(given: dict[str, Any], says: str) -> None:
 
 
 def test_a_space_that_is_no_file() -> None:
-    with pytest.raises(UserError, match="fulll: can't be read: No such file"):
+    with pytest.raises(
+        UserError, match="'fulll' is neither a space nor a file; did you mean 'full'"
+    ):
         Spaces.of("fulll")
 
 

@@ -1,23 +1,32 @@
 """Why knobs and values are left out: the true reason for each machine, version and plugin."""
 
+import re
+from typing import Any
+
 import pytest
 
+from autotune.errors import FieldError
 from autotune.machines import Place
 from autotune.request import Request, Spaces, build_space, build_target
 from autotune.space.instances import load_instances, machine_of
+from autotune.space.space import Space
 from autotune.space.view import KnobView, view
+
+
+def space_of(instance: str, assumed: str, **asked: Any) -> Space:
+    entry = load_instances()[instance]
+    place = Place(machine=machine_of(entry, {}), instance=entry, is_here=False)
+    facts = dict(pair.split("=") for pair in assumed.split(","))
+    request = Request(
+        instance=instance, space=Spaces.of("full"), assumed=facts, **{"environment": {}, **asked}
+    )  # fmt: skip
+    return build_space(request, place, build_target(request, place.machine))
 
 
 def seen(
     instance: str, knob: str, assumed: str, strategy: str = "ddp", **environment: str
 ) -> KnobView:
-    entry = load_instances()[instance]
-    place = Place(machine=machine_of(entry, {}), instance=entry, is_here=False)
-    request = Request(
-        instance=instance, pinned={"strategy": strategy}, space=Spaces.of("full"),
-        assumed=dict(pair.split("=") for pair in assumed.split(",")), environment=environment,
-    )  # fmt: skip
-    space = build_space(request, place, build_target(request, place.machine))
+    space = space_of(instance, assumed, pinned={"strategy": strategy}, environment=environment)
     return view(space, space.knob(knob))
 
 
@@ -77,7 +86,7 @@ def test_what_is_known_of_a_p5_opens_the_protocols() -> None:
         (P4D, "nccl_pxn", "nccl=2.27.5", "is for EFA between nodes, and there is one node"),
         (P4D, "nccl_channels", "torch=2.9.1", "needs nccl >=2.5, which isn't known"),
         (P4D, "nccl_nvls_chunk_bytes", "nccl=2.27.5", "the GPUs' compute capability is 8.0"),
-        (P4D, "nccl_ll_buffer_bytes", "nccl=2.27.5", "nccl_protocol ll, which is left out: EFA may"),
+        (P4D, "nccl_ll_buffer_bytes", "nccl=2.27.5", "protocol ll, which is left out: EFA may"),
         (P5, "nccl_nvls_chunk_bytes", "nccl=2.18.5", "NCCL reads it from 2.21"),
         (P5, "ofi_min_stripe_bytes", "nccl=2.27.5,plugin=1.21", "and there is one node"),
         (P4D, "ofi_protocol", "nccl=2.27.5,nodes=2,plugin=none", "is for EFA, and nodes like this"),
@@ -112,3 +121,34 @@ def test_gpus_without_bfloat16_compute_in_float32(
     found = seen(instance, "compute_dtype", "nccl=2.27.5")
     assert found.default_means == means
     assert says in found.left_out[left_out]
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"pinned": {"nccl_protocol": "ll"}}, "'ll' is left out here: EFA may bring bytes out of"),
+        ({"pinned": {"NCCL_SOCKET_NTHREADS": "4"}}, "4 has no effect here: is for TCP, and nodes"),
+        ({"only": ("nccl_socket_nthreads",)}, "'nccl_socket_nthreads' has no effect here: is for"),
+        (
+            {"pinned": {"strategy": "fsdp_full", "bucket_cap_mb": "10"}},
+            "needs strategy ddp, and it",
+        ),
+        ({"pinned": {"nccl_channels": "99"}}, "'99' is outside 1 to 64 channels"),
+        (
+            {"pinned": {"nccl_ll_buffer_bytes": "262144"}},
+            "needs nccl_protocol ll, which is left out",
+        ),
+        (
+            {"pinned": {"compute_dtype": "float32"}},
+            "changes numerics: allow that with --allow-lossy",
+        ),
+        ({"pinned": {"strategy": "ddp"}, "only": ("shard_size",)}, "needs strategy hybrid, and it"),
+        ({"pinned": {"strategy": "fsdp"}}, "did you mean 'fsdp_full'"),
+        ({"only": ("nccl_chanels",)}, "is no knob; did you mean 'nccl_channels'"),
+    ],
+)
+def test_what_a_person_asks_for_in_vain_is_refused_with_the_reason(
+    asked: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(FieldError, match=re.escape(says)):
+        space_of(P4D, "nccl=2.27.5,plugin=1.17", **asked)
