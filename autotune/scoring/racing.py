@@ -8,8 +8,11 @@ from statistics import median
 from autotune.scoring.noise import Noise
 
 LOST = 2.6
-"""Standard errors behind the best, beyond which a trial stops: one in 200 of those that are as good
-as the best is stopped wrongly."""
+"""Standard errors behind the best, beyond which a trial stops: at each edge one in 200 of those
+that are as good as the best is stopped wrongly."""
+_PAIR = 2
+_MEDIAN = math.pi / 2
+"""Variance of a median over that of a mean, for many normal values; that of two is their mean."""
 MIN_WINDOWS = 3
 """Fewer say nothing of steadiness."""
 NEGLIGIBLE = 0.25
@@ -29,9 +32,9 @@ def is_lost(log_rates: Sequence[float], leader: Leader, noise: Noise) -> bool:
 
     The leader's own reading counts with its error: the best of many is partly luck.
     """
-    variance = (
-        noise.launch**2 + noise.window**2 / len(log_rates) + noise.launch**2 / leader.launches
-    )
+    count = len(log_rates)
+    window_variance = noise.window**2 / count * (1.0 if count <= _PAIR else _MEDIAN)
+    variance = noise.launch**2 * (1 + 1 / leader.launches) + window_variance
     return median(log_rates) + LOST * math.sqrt(variance) < leader.log_rate
 
 

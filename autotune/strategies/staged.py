@@ -114,9 +114,12 @@ class StagedStrategy(SearchStrategy):
         return self._chance(candidate) * expected_improvement(mean - best, deviation)
 
     def _chance(self, candidate: Candidate) -> float:
-        """By its least proven value: a value that has never failed counts as good."""
+        """By its least proven value: a value that has never failed counts as good.
+
+        Squared, for a launch that fails often costs a time limit on top of telling nothing.
+        """
         return min(
-            (self._worked[value] + 1) / (self._worked[value] + self._failed[value] + 1)
+            ((self._worked[value] + 1) / (self._worked[value] + self._failed[value] + 1)) ** 2
             for value in _values(candidate)
         )
 
