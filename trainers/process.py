@@ -2,12 +2,14 @@
 
 import ctypes
 import os
+import re
 import signal
 import time
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 """From linux/prctl.h."""
+_SIZE = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 
 
 def die_with_parent() -> None:
@@ -38,12 +40,21 @@ def start_ticks(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
-def peak_resident_bytes() -> int:
-    """The largest resident set that this process has had.
+def peak_memory_bytes() -> int:
+    """The most memory that this process has had for itself: its resident set without files' pages.
 
-    Not getrusage's ru_maxrss: that one is inherited by a forked child.
+    Pages of files are libraries: all processes share them, and the kernel takes them back rather
+    than run out of memory. How many of them a process has mapped depends on whether it was forked,
+    and nothing else of the peak does. Pages shared with a parent that forked it are counted:
+    either may write to them at any time, and then they are two.
+
+    The kernel keeps the peak of the whole set only (not getrusage's ru_maxrss, which a forked
+    process inherits). Files' pages of now are taken off: a process that trains reads no new ones.
     """
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise OSError("/proc/self/status has no VmHWM")
+    status = Path("/proc/self/status").read_text()
+    sizes = {name: int(kib) * 1024 for name, kib in _SIZE.findall(status)}
+    try:
+        now = sizes["RssAnon"] + sizes["RssShmem"]
+        return max(now, sizes["VmHWM"] - sizes["RssFile"])
+    except KeyError as missing:
+        raise OSError(f"/proc/self/status has no {missing.args[0]}") from None

@@ -121,9 +121,7 @@ def summarize(
 ) -> Measurement:
     """What was measured, with what is known only at the end. A collective call."""
     cuda = spec.device is DeviceKind.CUDA
-    peak = (
-        torch.cuda.max_memory_allocated(trainer.device) if cuda else process.peak_resident_bytes()
-    )
+    peak = torch.cuda.max_memory_allocated(trainer.device) if cuda else process.peak_memory_bytes()
     retries = torch.cuda.memory_stats(trainer.device)["num_alloc_retries"] if cuda else 0
     table = gather(torch.tensor([peak, retries], dtype=torch.int64, device=trainer.device))
     return Measurement(

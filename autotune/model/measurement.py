@@ -31,7 +31,7 @@ class Timings:
     gradient_norms: tuple[float, ...]
     """Total norm for each optimizer step, before clipping."""
     peak_memory_bytes: tuple[int, ...]
-    """Per rank: the CUDA allocator's peak, or the process's peak resident set on CPU."""
+    """Per rank: the CUDA allocator's peak, or on CPU the process's own, without pages of files."""
     allocator_retries: int
     """CUDA allocations that succeeded only after a flush of the cache, over all ranks."""
     effective: Mapping[str, KnobValue]

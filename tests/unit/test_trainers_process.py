@@ -4,8 +4,9 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from autotune.trainers.process import peak_resident_bytes, seconds_since_start
+from autotune.trainers.process import peak_memory_bytes, seconds_since_start
 
 
 def test_age_counts_from_the_fork_of_a_process() -> None:
@@ -36,11 +37,58 @@ def test_age_is_this_processs() -> None:
 
 def test_the_peak_of_memory_stays_when_memory_is_given_back() -> None:
     # More than anything earlier tests may have held and given back.
-    size = peak_resident_bytes() + (32 << 20)
+    size = peak_memory_bytes() + (32 << 20)
     block = bytearray(size)
     block[:: os.sysconf("SC_PAGE_SIZE")] = b"x" * len(block[:: os.sysconf("SC_PAGE_SIZE")])
     del block
-    assert peak_resident_bytes() >= size
+    assert peak_memory_bytes() >= size
+
+
+def test_pages_of_files_are_no_memory_of_a_process(tmp_path: Path) -> None:
+    # A library's pages are shared, and given back before memory runs out.
+    size = 64 << 20
+    (tmp_path / "library").write_bytes(b"x" * size)
+    program = (
+        "import mmap, sys\n"
+        "from autotune.trainers.process import peak_memory_bytes\n"
+        "before = peak_memory_bytes()\n"
+        "with open(sys.argv[1], 'rb') as file:\n"
+        "    pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)\n"
+        "read = sum(pages[i] for i in range(0, len(pages), 4096))\n"
+        "between = peak_memory_bytes()\n"
+        "own = bytes(pages)\n"
+        "print(between - before, peak_memory_bytes() - before)\n"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "library")],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    files, own = map(int, output.split())
+    assert files < 0.1 * size
+    assert 0.9 * size < own < 1.1 * size
+
+
+def test_a_forked_process_has_its_parents_memory_and_not_its_peak() -> None:
+    program = (
+        "import os\n"
+        "from autotune.trainers.process import peak_memory_bytes\n"
+        "kept = b'x' * (64 << 20)\n"
+        "gone = b'x' * (128 << 20)\n"
+        "del gone\n"
+        "if os.fork() == 0:\n"
+        "    print(peak_memory_bytes(), flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "print(peak_memory_bytes())\n"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    child, parent = map(int, output.split())
+    assert 64 << 20 < child < 100 << 20
+    assert parent > 192 << 20
 
 
 def test_preloading_leaves_a_process_that_can_fork() -> None:
