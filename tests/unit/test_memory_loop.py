@@ -8,6 +8,7 @@ from threading import Event
 
 import pytest
 
+from autotune.cli.report import print_answer
 from autotune.executors.base import Launch, LaunchEnd, OnWindow
 from autotune.loop.fit import MAX_PUT_OFF, FittingProposals, MemoryKnowledge, memory_job
 from autotune.loop.ledger import Ledger
@@ -140,6 +141,18 @@ def test_what_cannot_fit_is_never_launched_counted_and_told() -> None:
     assert not {trial.candidate for trial in trials} & set(end.skipped)
     assert f"{len(end.left_out.cannot)} candidates not launched" in end.left_out.describe()
     assert "can't fit into" in end.left_out.describe()
+
+
+def test_the_printed_answer_counts_what_was_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    store = MemoryStore()
+    end, trials = run(0.6 * SMALL, store=store)
+    study = store.study("r")
+    assert study is not None
+    print_answer(study, end, trials, None, "table")
+    printed = " ".join(capsys.readouterr().out.split())
+    number = len(end.left_out.cannot)
+    assert number > 1
+    assert f"memory {number} candidates not launched, for want of memory" in printed
 
 
 def test_the_baseline_is_tried_once_even_if_it_cannot_fit() -> None:

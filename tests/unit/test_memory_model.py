@@ -18,7 +18,9 @@ from autotune.model import (
     TransformerConfig,
 )
 from autotune.space.memory import MemoryJob, PredictedMemory, needs_at_least, predict
+from autotune.space.memory.host import RETURNED_BYTES
 from autotune.space.memory.transformer import block_parameters, root_parameters
+from autotune.space.nccl import NcclVersion
 
 DDP = TrainingSettings(micro_batch=8)
 FULL = TrainingSettings(
@@ -184,6 +186,35 @@ def test_nccl_buffers_grow_with_channels_and_size_on_gpus_only(
         assert nccl(channels, 2 * size) > nccl(channels, size)
 
 
+def test_nccl_buffers_by_hand() -> None:
+    # Sizes of src/include/device.h: 4 MiB for simple, 8 x 512 lines of 16 bytes for 8 steps of LL,
+    # 120 x 640 words of 8 bytes for 8 steps of LL128. Every connection has all three.
+    connection = (4 << 20) + 8 * 512 * 16 * 8 + 120 * 640 * 8 * 8
+    one = MemoryJob(
+        config=PRESETS["gpt2"], device=DeviceKind.CUDA, nodes=1, ranks_per_node=8,
+        nccl=NcclVersion(2, 27),
+    )  # fmt: skip
+    two = replace(one, nodes=2)
+    ten = {"NCCL_MIN_CTAS": "10", "NCCL_MAX_CTAS": "10"}
+
+    def nccl(job: MemoryJob, settings: TrainingSettings, **more: str) -> int:
+        return predict(job, settings, ten | more).nccl
+
+    # A ring's predecessor; for all-reduce also a tree's two children and parent.
+    assert nccl(one, FULL) == 10 * connection
+    assert nccl(one, DDP) == 4 * 10 * connection
+    assert nccl(one, HYBRID) == 5 * 10 * connection
+    assert nccl(two, FULL) == 2 * 10 * connection
+    assert nccl(replace(one, ranks_per_node=1), DDP) == 0
+    for name in ("NCCL_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE"):
+        default = {"NCCL_BUFFSIZE": 4 << 20, "NCCL_LL_BUFFSIZE": 8 * 512 * 16 * 8}
+        less = default.get(name, 120 * 640 * 8 * 8)
+        given = nccl(one, FULL, **{name: str(16 << 20)})
+        assert given == 10 * (connection - less + (16 << 20))
+    # A protocol that is switched off has its buffers all the same: p2p.cc.
+    assert nccl(one, FULL, NCCL_PROTO="Simple") == 10 * connection
+
+
 @given(jobs(), layouts(), jobs(), layouts())
 def test_dominance_follows_the_sizes(
     job: MemoryJob, settings: TrainingSettings, other_job: MemoryJob, other: TrainingSettings
@@ -281,3 +312,55 @@ def test_gpt2_medium_on_gpus_by_hand() -> None:
     assert (full.buckets, full.casts) == (0, 0)
     accumulated = predict(job, replace(FULL, accumulation_steps=4), {})
     assert accumulated.unsharded_gradients == whole
+
+
+@pytest.mark.parametrize("device", DeviceKind)
+def test_whole_gradients_under_accumulation_by_hand(device: DeviceKind) -> None:
+    # The last micro-batch alone is reduced. Without checkpointing gpt2-medium's loss is the peak.
+    config = PRESETS["gpt2-medium"]
+    job = MemoryJob(config=config, device=device, nodes=1, ranks_per_node=8)
+    whole = 4 * config.parameters
+    for settings in (FULL, GRAD_OP, HYBRID):
+        once, more = (
+            predict(job, replace(settings, accumulation_steps=count), {}) for count in (1, 4)
+        )
+        assert more.unsharded_gradients >= whole
+        assert once.unsharded_gradients < 0.7 * whole
+    narrow = predict(job, replace(FULL, accumulation_steps=4, reduce_dtype=Dtype.BFLOAT16), {})
+    assert narrow.unsharded_gradients < whole
+
+
+def test_the_tied_embeddings_gradient_exists_once_more_where_it_is_accumulated() -> None:
+    config = replace(PRESETS["tiny"], vocabulary=50_000)
+    job = MemoryJob(config=config, device=DeviceKind.CPU, nodes=1, ranks_per_node=2)
+    embedding = 4 * config.vocabulary * config.width
+    assert predict(job, DDP, {}).unsharded_gradients == embedding
+    accumulated = predict(job, replace(DDP, accumulation_steps=2), {})
+    assert accumulated.unsharded_gradients == 2 * embedding
+
+
+def test_gloo_copies_by_hand() -> None:
+    # Measured by single collectives of 24 and 240 MiB: each of two threads keeps a small copy.
+    job = MemoryJob(config=DEEP, device=DeviceKind.CPU, nodes=1, ranks_per_node=2)
+    root, block = 4 * root_parameters(DEEP), 4 * block_parameters(DEEP)
+    assert block < root < RETURNED_BYTES < 12 * block
+    assert predict(job, FULL, {}).gloo == 2 * root
+    wide = replace(job, config=replace(DEEP, layers=12, vocabulary=1000))
+    together = replace(FULL, blocks_per_group=12)
+    assert predict(wide, together, {}).gloo == 12 * block + RETURNED_BYTES
+    assert predict(job, DDP, {}).gloo == 0
+    assert predict(replace(job, device=DeviceKind.CUDA), FULL, {}).gloo == 0
+
+
+def test_large_tensors_leave_no_holes_that_grow() -> None:
+    job = MemoryJob(config=DEEP, device=DeviceKind.CPU, nodes=1, ranks_per_node=2)
+
+    def heap(micro_batch: int) -> int:
+        return predict(job, replace(DDP, micro_batch=micro_batch), {}).heap
+
+    # From 32 MiB on, a tensor goes back to the kernel: 256 samples of 128 x 256 x 4 bytes.
+    assert 2 * heap(16) == heap(32)
+    assert heap(256) == heap(512) < 4 * heap(128)
+    # Of an embedding of 196 MiB, whether gathered or not, nothing is kept either.
+    vocabulary = replace(job, config=replace(DEEP, vocabulary=200_000))
+    assert predict(vocabulary, FULL, {}).heap < predict(job, FULL, {}).heap

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from autotune.model import DeviceKind, Machine
 from autotune.model.instance import GIB
 
-ADDRESS_SPACE_BYTES = 700 << 20
-"""Address space that a CPU rank reserves beyond its resident set: libraries' unused parts, threads'
-stacks and heaps. Measured as 610 to 730 MiB on two cores, PyTorch 2.13, x86-64."""
+ADDRESS_SPACE_BYTES = 770 << 20
+"""Address space that a CPU rank takes beyond memory of its own: libraries, threads' stacks and
+heaps. Measured as 718 to 826 MiB on two cores with PyTorch 2.13 for CPUs, x86-64, forked or not;
+PyTorch for CUDA maps gigabytes more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +33,10 @@ def capacity_of(
     """What each rank may use; None if it isn't known.
 
     On CUDA the smallest GPU's memory. On CPU an equal share of the node's memory, which counts
-    container limits; nothing is set aside for the system, for the ranks share their libraries'
-    pages. `address_space_bytes` is a limit on each process (ulimit -v), which counts reserved
-    addresses as well.
+    container limits. Nothing is set aside for this process and the ranks' warm parent: the pages
+    that forked ranks share with the latter are counted with each of them, which is more.
+    `address_space_bytes` is a limit on each process (ulimit -v), which counts reserved addresses
+    as well.
     """
     if device is DeviceKind.CUDA:
         sizes = [gpu.memory_bytes for gpu in machine.gpus[:ranks_per_node]]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autotune.model import DeviceKind, TrainingSettings
-from autotune.space.memory import sharding, transformer
+from autotune.space.memory import host, sharding, transformer
 from autotune.space.memory.job import BFLOAT16_BYTES, FLOAT32_BYTES, MemoryJob
 from autotune.space.memory.nccl_buffers import nccl_bytes
 from autotune.space.memory.predicted import PredictedMemory
@@ -17,15 +17,10 @@ and the quotient in torch/optim/adam.py, _single_tensor_adam."""
 CUDA_CONTEXT_BYTES = 512 << 20
 """Context, loaded kernels and libraries' handles on a data-centre GPU: 300 to 600 MiB by common
 report. No GPU has confirmed it."""
-CPU_PROCESS_BYTES = 285 << 20
-"""Resident set of a forked rank without a model: interpreter, PyTorch, threads of Gloo and OpenMP.
-A fresh interpreter (`--cold`) has some 55 MiB more, of libraries that it read itself."""
-HEAP_BACKWARDS = 0.5
-HEAP_FSDP_COPIES = 2.7
-"""What glibc keeps of freed memory: in units of one block's backward and, under FSDP2, in copies of
-all parameters. Like the process's size fitted to the trials in benchmarks/README.md (PyTorch 2.13,
-x86-64). It is no leak: with MALLOC_MMAP_THRESHOLD_ at 1 MiB, which has freed memory given back,
-peaks fall to what is alive."""
+CPU_PROCESS_BYTES = 224 << 20
+"""Of a rank that trains next to nothing, without pages of files: interpreter, PyTorch, threads of
+Gloo and OpenMP. Measured as `bare` in benchmarks/memory_model.py (PyTorch 2.13, x86-64), the same
+to 1 MiB whether it was forked or not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +67,8 @@ def predict(
         logits=peak.logits,
         nccl=nccl_bytes(job, settings, environment),
         process=CUDA_CONTEXT_BYTES if job.is_cuda else CPU_PROCESS_BYTES,
-        heap=_heap_bytes(job, settings),
+        gloo=host.gloo_bytes(job, settings),
+        heap=host.heap_bytes(job, settings),
     )
 
 
@@ -125,11 +121,3 @@ def _update(job: MemoryJob, settings: TrainingSettings) -> _Moment:
 def _at_their_largest(moments: list[_Moment]) -> _Moment:
     names = vars(moments[0])
     return _Moment(**{name: max(getattr(one, name) for one in moments) for name in names})
-
-
-def _heap_bytes(job: MemoryJob, settings: TrainingSettings) -> int:
-    if job.is_cuda:
-        return 0
-    whole = job.config.parameters * FLOAT32_BYTES if settings.strategy.is_fsdp else 0
-    backward = transformer.backward_bytes(job, settings)
-    return round(HEAP_BACKWARDS * backward + HEAP_FSDP_COPIES * whole)

@@ -34,7 +34,9 @@ class PredictedMemory:
     nccl: int
     """NCCL's own buffers, which PyTorch's allocator doesn't know."""
     process: int
-    """CUDA context, or on CPU the interpreter with PyTorch."""
+    """CUDA context, or on CPU the interpreter with PyTorch, without pages of files."""
+    gloo: int
+    """CPU: copies that Gloo makes of what FSDP gathers and reduces."""
     heap: int
     """CPU: what the C library keeps of freed memory."""
 

@@ -59,15 +59,18 @@ def accumulated_bytes(job: MemoryJob, settings: TrainingSettings) -> int:
 def reduced_bytes(job: MemoryJob, settings: TrainingSettings) -> int:
     """Whole gradients at the end of backward, beside accumulated ones.
 
-    The embedding is used at both ends, so that its gradient exists twice for a moment. FSDP adds
-    the flat buffer of the group that is being reduced, and the root's own gradients.
+    The embedding is used at both ends, so that its gradient exists twice for a moment, and a third
+    time where both are added to an accumulated one. FSDP adds the flat buffer of the group that is
+    being reduced, and the root's own gradients.
     """
     root = root_parameters(job.config)
+    embedding = job.config.vocabulary * job.config.width
+    again = 0 if settings.accumulation_steps == 1 else embedding
     if not settings.strategy.is_fsdp:
-        return job.config.vocabulary * job.config.width * FLOAT32_BYTES
+        return (embedding + again) * FLOAT32_BYTES
     element, reduced = job.compute_bytes(settings), job.reduce_bytes(settings)
     group = group_parameters(job, settings)
-    return root * element + max(root, group) * (element + reduced)
+    return (root + again) * element + max(root, group) * (element + reduced)
 
 
 def bucket_bytes(job: MemoryJob, settings: TrainingSettings) -> int:

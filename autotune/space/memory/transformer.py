@@ -41,21 +41,28 @@ def tokens(config: TransformerConfig, settings: TrainingSettings) -> int:
 
 
 def block_bytes(job: MemoryJob, settings: TrainingSettings) -> int:
-    """Activations of one block that backward needs, its input included.
+    """Activations of one block that backward needs, its input included."""
+    return sum(count * size for count, size in _kept_by_block(job, settings))
+
+
+def _kept_by_block(job: MemoryJob, settings: TrainingSettings) -> list[tuple[int, int]]:
+    """How many tensors of how many bytes.
 
     Per token: the stream before each norm; the norms' outputs; query, key, value; attention's
     output; before and after GELU (for SwiGLU: gate, its SiLU, up, and their product). Autocast
     leaves the stream in float32. Not counted: the norms' and softmax's statistics.
     """
     config = job.config
-    wide = job.compute_bytes(settings)
-    stream = FLOAT32_BYTES if job.autocasts(settings) else wide
+    element = tokens(config, settings) * job.compute_bytes(settings)
     kv_width = config.width // config.heads * (config.kv_heads or config.heads)
-    narrow = 4 * config.width + 2 * kv_width + (4 if config.llama else 2) * config.hidden
-    if config.llama and not job.is_cuda:
-        # RMSNorm isn't fused and keys and values are repeated on CPU; measured as three widths.
-        narrow += 3 * config.width
-    return tokens(config, settings) * (2 * config.width * stream + narrow * wide)
+    # RMSNorm isn't fused and keys and values are repeated on CPU; measured as three widths.
+    unfused = 3 if config.llama and not job.is_cuda else 0
+    return [
+        (2, checkpoint_bytes(job, settings)),
+        (4 + unfused, config.width * element),
+        (2, kv_width * element),
+        (4 if config.llama else 2, config.hidden * element),
+    ]
 
 
 def checkpoint_bytes(job: MemoryJob, settings: TrainingSettings) -> int:
@@ -77,12 +84,22 @@ def kept_bytes(job: MemoryJob, settings: TrainingSettings) -> int:
     return blocks + checkpointed * checkpoint_bytes(job, settings) + head
 
 
-def backward_bytes(job: MemoryJob, settings: TrainingSettings) -> int:
-    """Activations of the block whose backward runs last, and what its backward makes beside."""
+def backward_bytes(
+    job: MemoryJob, settings: TrainingSettings, *, most_of_one: int | None = None
+) -> int:
+    """Activations of the block whose backward runs last, and what its backward makes beside.
+
+    `most_of_one`: bytes that a single tensor counts for at most.
+    """
     config = job.config
-    elements = BACKWARD_WIDTHS * config.width + BACKWARD_HIDDENS * config.hidden
-    made = tokens(config, settings) * elements * job.compute_bytes(settings)
-    return block_bytes(job, settings) + made
+    element = tokens(config, settings) * job.compute_bytes(settings)
+    tensors = [
+        *_kept_by_block(job, settings),
+        (BACKWARD_WIDTHS, config.width * element),
+        (BACKWARD_HIDDENS, config.hidden * element),
+    ]
+    most = max(size for _, size in tensors) if most_of_one is None else most_of_one
+    return sum(count * min(size, most) for count, size in tensors)
 
 
 def logit_bytes(config: TransformerConfig, settings: TrainingSettings) -> int:
