@@ -1,21 +1,21 @@
 """How far predicted memory is from measured peaks, on real trials of two CPU ranks.
 
-    python benchmarks/memory_model.py                      # all workloads, about ten minutes
+    python benchmarks/memory_model.py                      # all workloads: half an hour, 10 GiB
     python benchmarks/memory_model.py --only tiny mini     # some of them
     python benchmarks/memory_model.py --json peaks.jsonl   # keep the measured peaks as well
     python benchmarks/memory_model.py --again peaks.jsonl  # predict for those, launch nothing
 
-Prints a Markdown table for benchmarks/README.md. Peaks are resident sets, so that they hold the
-interpreter with PyTorch: the last two columns leave that out, and correct by the trials before.
+Prints Markdown tables for benchmarks/README.md, by workload and by layout. Peaks hold the process
+itself, so that errors are shown without it, too; `bare` is next to nothing but that. "After
+calibration" is what a study knows after the same workload's trials before.
 """
 
 import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from threading import Event
@@ -38,8 +38,8 @@ from autotune.space.memory import MemoryJob, PredictedMemory, Sample, calibrate,
 
 RANKS = 2
 MIB = 2**20
-PLAN = MeasurementPlan(warmup_steps=3, windows=1, window_s=0.01)
-TIME_LIMIT_S = 300.0
+PLAN = MeasurementPlan(warmup_steps=2, windows=1, window_s=0.01)
+TIME_LIMIT_S = 1200.0
 
 
 def _made_up(name: str, **shape: int | bool | None) -> TransformerConfig:
@@ -49,6 +49,7 @@ def _made_up(name: str, **shape: int | bool | None) -> TransformerConfig:
 
 
 MADE_UP = (
+    _made_up("bare", layers=1, width=16, hidden=16, vocabulary=256, sequence=8, global_batch=8),
     _made_up("deep", layers=6, width=256, hidden=1024, vocabulary=4096, sequence=128,
              global_batch=32),
     _made_up("encoder", layers=6, width=256, hidden=1024, vocabulary=4096, sequence=128,
@@ -68,7 +69,9 @@ MADE_UP = (
 )  # fmt: skip
 """Shapes in which one component after the other is the largest. The constants of the model were
 fitted without the last two."""
-WORKLOADS = ("tiny", "mini", *(config.name for config in MADE_UP))
+SMALL_BATCH = {"bert-base": 4, "gpt2": 4}
+"""Global batches with which these presets take minutes and 10 GiB on a CPU."""
+WORKLOADS = ("tiny", "mini", *(config.name for config in MADE_UP), *SMALL_BATCH)
 
 FULL = {"strategy": ShardingStrategy.FSDP_FULL, "reshard_after_forward": True}
 GRAD_OP = {"strategy": ShardingStrategy.FSDP_GRAD_OP, "reshard_after_forward": False}
@@ -85,7 +88,10 @@ LAYOUTS: Mapping[str, Mapping[str, object]] = {
     "full, 4 accumulated": {**FULL, "accumulation_steps": 4},
     "grad_op": GRAD_OP,
     "grad_op, 4 accumulated": {**GRAD_OP, "accumulation_steps": 4},
+    "full, 2 accumulated": {**FULL, "accumulation_steps": 2},
 }
+FOR_LARGE = ("ddp", "full", "full, 2 accumulated")
+FOR_SMALL = tuple(name for name in LAYOUTS if name != "full, 2 accumulated")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,21 +114,27 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=WORKLOADS, default=WORKLOADS)
     parser.add_argument("--json", type=Path, help="file that measured peaks are added to")
     parser.add_argument("--again", type=Path, help="file with peaks that were measured before")
+    parser.add_argument("--details", action="store_true", help="print every trial as well")
     options = parser.parse_args()
     register()
     if options.again:
-        rows = [json.loads(line) for line in options.again.read_text().splitlines()]
-        peaks = [peak_of(row["workload"], row["layout"], row["measured_bytes"]) for row in rows]
+        kept = map(json.loads, options.again.read_text().splitlines())
+        peaks = [peak_of(**row) for row in kept]
     else:
         peaks = list(run(options.only, options.json))
-    print(table(peaks))
+    print(table(peaks, by=lambda peak: peak.workload))
+    print()
+    print(table(peaks, by=lambda peak: peak.layout))
+    if options.details:
+        print()
+        print(rows(peaks))
 
 
 def run(workloads: Sequence[str], keep: Path | None) -> Iterator[Peak]:
     """A trial for each layout of each workload."""
     command = (sys.executable, __file__, "--rank")
     with LocalExecutor(rank_command=command) as executor:
-        for workload, layout in product(workloads, LAYOUTS):
+        for workload, layout in cases(workloads):
             settings = settings_of(PRESETS[workload], LAYOUTS[layout])
             peak = peak_of(workload, layout, measure(executor, workload, settings))
             print(f"{workload}: {layout}: {peak.measured_bytes / MIB:.0f}", file=sys.stderr)
@@ -131,6 +143,13 @@ def run(workloads: Sequence[str], keep: Path | None) -> Iterator[Peak]:
                 with keep.open("a") as file:
                     file.write(json.dumps(row) + "\n")
             yield peak
+
+
+def cases(workloads: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What is launched: workload and layout."""
+    for workload in workloads:
+        for layout in FOR_LARGE if workload in SMALL_BATCH else FOR_SMALL:
+            yield workload, layout
 
 
 def peak_of(workload: str, layout: str, measured_bytes: int) -> Peak:
@@ -156,8 +175,9 @@ def settings_of(config: TransformerConfig, arguments: Mapping[str, object]) -> T
 
 def measure(executor: LocalExecutor, workload: str, settings: TrainingSettings) -> int:
     """Peak bytes of the largest rank."""
+    plan = replace(PLAN, warmup_steps=1) if workload in SMALL_BATCH else PLAN
     spec = TrialSpec(
-        trial_id="memory", workload=workload, settings=settings, device=DeviceKind.CPU, plan=PLAN
+        trial_id="memory", workload=workload, settings=settings, device=DeviceKind.CPU, plan=plan
     )
     with tempfile.TemporaryDirectory() as folder:
         launch = Launch(
@@ -173,32 +193,51 @@ def measure(executor: LocalExecutor, workload: str, settings: TrainingSettings) 
     return max(end.measurement.peak_memory_bytes)
 
 
-def table(peaks: Sequence[Peak]) -> str:
-    """Markdown; sizes in MiB, errors in percent of the measured peak."""
+def table(peaks: Sequence[Peak], by: Callable[[Peak], str]) -> str:
+    """Markdown; peaks in MiB, errors in percent, for each group of peaks and for all together."""
     lines = [
-        "| workload | layout | predicted | measured | error | error without the process | "
-        "error after calibration |",
-        "|---|---|--:|--:|--:|--:|--:|",
+        "| | trials | measured | median error | largest | without the process, median | "
+        "after calibration, median | largest |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    errors: list[tuple[float, float, float]] = []
-    for peak in peaks:
-        error = _errors(peak, [p.sample for p in peaks if p.workload == peak.workload])
-        errors.append(error)
-        cells = [peak.workload, peak.layout, f"{peak.predicted.measured_bytes / MIB:.0f}"]
-        cells += [f"{peak.measured_bytes / MIB:.0f}", *(f"{100 * e:+.1f} %" for e in error)]
-        lines.append(f"| {' | '.join(cells)} |")
-    for name, reduce in (("median of absolute errors", median), ("largest", max)):
-        cells = [
-            f"{100 * reduce([abs(e) for e in column]):.1f} %"
-            for column in zip(*errors, strict=True)
-        ]
-        lines.append(f"| **{name}** | | | | {' | '.join(cells)} |")
+    errors = {peak: _errors(peak, peaks) for peak in peaks if peak.workload != "bare"}
+    groups = {name: [p for p in errors if by(p) == name] for name in dict.fromkeys(map(by, errors))}
+    for name, group in (groups | {"**all**": list(errors)}).items():
+        sizes = sorted(peak.measured_bytes / MIB for peak in group)
+        found = [errors[peak] for peak in group]
+        before, own, after = zip(*found, strict=True)
+        lines.append(
+            f"| {name} | {len(group)} | {sizes[0]:.0f} to {sizes[-1]:.0f} "
+            f"| {_middle(before)} | {_worst(before)} | {_middle(own)} "
+            f"| {_middle(after)} | {_worst(after)} |"
+        )
     return "\n".join(lines)
 
 
-def _errors(peak: Peak, samples: Sequence[Sample]) -> tuple[float, float, float]:
+def _middle(errors: Sequence[float]) -> str:
+    return f"{100 * median(map(abs, errors)):.1f} %"
+
+
+def _worst(errors: Sequence[float]) -> str:
+    return f"{100 * max(errors, key=abs):+.1f} %"
+
+
+def rows(peaks: Sequence[Peak]) -> str:
+    """Markdown: a line for each trial."""
+    lines = ["| workload | layout | predicted | measured | error |", "|---|---|--:|--:|--:|"]
+    for peak in peaks:
+        sizes = peak.predicted.measured_bytes / MIB, peak.measured_bytes / MIB
+        error = f"{100 * (sizes[0] / sizes[1] - 1):+.1f} %"
+        lines.append(
+            f"| {peak.workload} | {peak.layout} | {sizes[0]:.0f} | {sizes[1]:.0f} | {error} |"
+        )
+    return "\n".join(lines)
+
+
+def _errors(peak: Peak, peaks: Sequence[Peak]) -> tuple[float, float, float]:
     """Of the prediction, without the process, and calibrated by the workload's earlier trials."""
-    before = samples[: samples.index(peak.sample)]
+    earlier = peaks[: peaks.index(peak)]
+    before = [one.sample for one in earlier if one.workload == peak.workload]
     predicted, measured = peak.predicted.measured_bytes, peak.measured_bytes
     corrected = calibrate(before).correct(peak.predicted)
     own = predicted - peak.predicted.process
@@ -212,6 +251,8 @@ def _errors(peak: Peak, samples: Sequence[Sample]) -> tuple[float, float, float]
 def register() -> None:
     """Make the shapes of this file workloads."""
     PRESETS.update({config.name: config for config in MADE_UP})
+    for name, batch in SMALL_BATCH.items():
+        PRESETS[name] = replace(PRESETS[name], global_batch=batch)
 
 
 if __name__ == "__main__":
