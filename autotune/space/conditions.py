@@ -41,6 +41,11 @@ def unmet_key(condition: Condition, values: Mapping[str, KnobValue], facts: Fact
     return ""
 
 
+def holds(condition: Condition, values: Mapping[str, KnobValue]) -> bool:
+    """Whether every entry of `condition` holds of `values`."""
+    return all(_holds(values.get(key), wanted) for key, wanted in condition.items())
+
+
 def same(left: object, right: object) -> bool:
     """Equal, and not merely because True == 1 in Python."""
     return left == right and isinstance(left, bool) == isinstance(right, bool)
