@@ -7,10 +7,12 @@ from autotune.errors import FieldError, UserError
 from autotune.executors.ec2_metadata import instance_type
 from autotune.executors.host import describe_machine
 from autotune.executors.host_links import find_links
-from autotune.model import Machine, Target
+from autotune.executors.landscapes import CPU, LandscapeSource
+from autotune.model import GIB, SIMULATED, Machine, Target
 from autotune.space.facts import Facts, Links
 from autotune.space.instances import (
     InstanceType,
+    find_instance,
     load_instances,
     machine_of,
     mismatch,
@@ -84,6 +86,26 @@ def describe_place(
         return find_place(name, instances=instances)
     # Of the libraries that are installed here the other machine may have others.
     return Place(machine=machine_of(entry, {}), instance=entry, is_here=False)
+
+
+def simulated_place(landscape: LandscapeSource) -> Place:
+    """The node that a landscape stands for. Raises UserError for mistakes in its file."""
+    scenario = landscape.scenario()
+    name = SIMULATED + landscape.label
+    if scenario.machine == CPU:
+        machine = Machine(
+            instance=name,
+            gpus=(),
+            cpu="a simulated CPU",
+            cores=scenario.cores,
+            memory_bytes=round(scenario.memory_gib * GIB),
+            numa_nodes=1,
+            versions=scenario.versions,
+        )
+        return Place(machine=machine, is_here=False)
+    entry = find_instance(scenario.machine, load_instances())
+    machine = machine_of(entry, scenario.versions)
+    return Place(machine=replace(machine, instance=name), instance=entry, is_here=False)
 
 
 def _entry(name: str, catalogue: Mapping[str, InstanceType]) -> InstanceType:

@@ -8,7 +8,7 @@ from threading import Event
 from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow
 from autotune.executors.landscapes import Landscape, Layout, layout_of
 from autotune.executors.landscapes.chance import generator
-from autotune.executors.landscapes.failures import Failure, drawn
+from autotune.executors.landscapes.failures import Failure
 from autotune.model import (
     GIB,
     PRESETS,
@@ -110,12 +110,7 @@ class _Course:
     def run(self, on_window: OnWindow, cancel: Event) -> LaunchEnd:
         self._check(cancel)
         self.started_s = self.clock()
-        failure = drawn(
-            self.landscape.failures,
-            self.layout,
-            landscape_seed=self.landscape.seed,
-            launch=self._name,
-        )
+        failure = self.landscape.failure(self.layout, self._name)
         self._pass(self.landscape.launch_s)
         peak_bytes = self._peak_bytes()
         chance = generator(self.landscape.seed, "noise", self._name)

@@ -22,6 +22,7 @@ from autotune.model.settings import (
     TrainingSettings,
 )
 from autotune.model.study import (
+    SIMULATED,
     Conclusion,
     Ratio,
     Study,
@@ -45,6 +46,7 @@ __all__ = [
     "MIB",
     "PRESETS",
     "SCHEMA",
+    "SIMULATED",
     "ActivationCheckpointing",
     "AnyMeasurement",
     "BestConfiguration",

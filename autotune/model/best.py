@@ -60,6 +60,12 @@ class BestConfiguration:
     created_at: datetime
 
     def __post_init__(self) -> None:
+        if self.target.is_simulated:
+            raise FieldError(
+                "target.instance",
+                self.target.instance,
+                "is a simulation: what it says is not a configuration of any machine",
+            )
         batch = self.settings.global_batch(self.target.ranks)
         if batch != self.target.global_batch:
             raise FieldError(

@@ -9,6 +9,9 @@ from autotune.errors import FieldError
 from autotune.model.candidate import KnobValue
 from autotune.model.instance import Machine
 
+SIMULATED = "simulated:"
+"""How the names of machines that aren't there begin; no real instance has such a name."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
@@ -24,6 +27,11 @@ class Target:
     @property
     def ranks(self) -> int:
         return self.nodes * self.ranks_per_node
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether nothing on it is measured, so that nothing is saved for it."""
+        return self.instance.startswith(SIMULATED)
 
     def describe(self) -> str:
         return (
@@ -57,6 +65,10 @@ class StudySpec:
     """Values that change numerics are candidates too."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the user's that hold knobs in every trial."""
+    landscape: str = ""
+    """What a simulated study runs on: a landscape's name, or the path of a user's file."""
+    landscape_text: str = ""
+    """Content of that file."""
     search: str = "staged"
     """Name of the strategy."""
     output: str | None = None
@@ -67,6 +79,10 @@ class StudySpec:
             raise FieldError("budget_s", self.budget_s, "has to be positive and finite")
         if self.max_trials is not None and self.max_trials < 0:
             raise FieldError("max_trials", self.max_trials, "has to be 0 or more")
+        if bool(self.landscape) != self.target.is_simulated:
+            raise FieldError(
+                "landscape", self.landscape, f"contradicts the instance {self.target.instance}"
+            )
 
 
 class StudyStatus(StrEnum):

@@ -49,17 +49,17 @@ def decode_fields(
     for key, value in data.items():
         if key not in known:
             rule = "is unknown"
-            mistakes.append(FieldError(f"{path}.{key}", key, rule, alternatives=known))
+            mistakes.append(FieldError(_join(path, key), key, rule, alternatives=known))
             continue
         before = len(mistakes)
-        read = _read(hints[key], value, f"{path}.{key}", mistakes)
+        read = _read(hints[key], value, _join(path, key), mistakes)
         if read is not None or len(mistakes) == before:
             values[key] = read
     mistakes += _missing(known, data, path)
     try:
         return kind(**values) if _required(known) <= set(values) else None
     except FieldError as error:
-        mistakes.append(error.within(path))
+        mistakes.append(error.within(path) if path else error)
         return None
 
 
@@ -77,7 +77,7 @@ def _missing(
     """What is required and not there; under a misspelt key it has been remarked already."""
     meant = {closest(key, known) for key in data if key not in known}
     return [
-        FieldError(f"{path}.{name}", ABSENT, "is required but missing")
+        FieldError(_join(path, name), ABSENT, "is required but missing")
         for name in known
         if name in _required(known) and name not in data and name not in meant
     ]
@@ -95,10 +95,15 @@ def _read(kind: Any, data: Any, path: str, mistakes: list[FieldError]) -> Any:
         items = [_read(arguments[0], item, f"{path}[{i}]", mistakes) for i, item in enumerate(data)]
         return None if any(item is None for item in items) else tuple(items)
     if get_origin(kind) is Mapping and isinstance(data, Mapping):
-        read = {k: _read(arguments[1], v, f"{path}.{k}", mistakes) for k, v in data.items()}
+        read = {k: _read(arguments[1], v, _join(path, k), mistakes) for k, v in data.items()}
         return {key: value for key, value in read.items() if value is not None}
     try:
         return decode(kind, data, path)
     except FieldError as error:
         mistakes.append(error)
         return None
+
+
+def _join(path: str, name: str) -> str:
+    """Without a `path` the document itself is meant."""
+    return f"{path}.{name}" if path else name

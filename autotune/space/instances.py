@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from autotune.errors import FieldError
-from autotune.model import GIB, MIB, Gpu, Machine
+from autotune.model import GIB, MIB, SIMULATED, Gpu, Machine
 from autotune.space.documents import decode_fields, list_in
 from autotune.space.gpus import is_model
 from autotune.yaml_reader import Source, raise_mistakes, read_source
@@ -76,6 +76,8 @@ class InstanceType:
     """Fields above whose value is somebody's word, not the provider's data."""
 
     def __post_init__(self) -> None:
+        if self.name.startswith(SIMULATED):
+            raise FieldError("name", self.name, f"has to start otherwise than {SIMULATED!r}")
         for name in ("gpus", "gpu_memory_mib", "vcpus", "memory_gib", "nics"):
             if getattr(self, name) < 1:
                 raise FieldError(name, getattr(self, name), "has to be at least 1")

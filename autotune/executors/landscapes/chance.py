@@ -3,6 +3,9 @@
 import math
 from random import Random
 
+MOST_PERCENT = 100.0
+"""The largest standard deviation that is accepted: more is no machine."""
+
 
 def generator(*names: object) -> Random:
     """A source of random numbers of its own for `names`."""

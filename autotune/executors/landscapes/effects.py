@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from autotune.errors import FieldError
-from autotune.executors.landscapes.chance import generator, spread
-from autotune.executors.landscapes.layout import Layout, changes, key
+from autotune.executors.landscapes.chance import MOST_PERCENT, generator, spread
+from autotune.executors.landscapes.layout import Layout, changes, check_condition, key
 from autotune.model import KnobValue
 from autotune.space.conditions import Condition, holds
 
@@ -30,6 +30,7 @@ class Rule:
     percent: float
 
     def __post_init__(self) -> None:
+        check_condition(self.when)
         if not -100 < self.percent <= 10_000:
             raise FieldError("percent", self.percent, "has to be above -100 and at most 10000")
 
@@ -46,6 +47,16 @@ class Effects:
     rugged_percent: float = 0.0
     """Standard deviation of what each candidate has for itself, like none of its neighbours."""
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("value_percent", "pair_percent", "rugged_percent"):
+            if not 0 <= getattr(self, name) <= MOST_PERCENT:
+                rule = f"has to be from 0 to {MOST_PERCENT:g}"
+                raise FieldError(name, getattr(self, name), rule)
+
+    def failure(self, layout: Layout) -> None:
+        """Nothing fails by its speed."""
+        del layout
 
     def factor(self, layout: Layout) -> float:
         """The layout's speed over the defaults'."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from autotune.errors import FieldError
 from autotune.executors.landscapes.chance import generator
-from autotune.executors.landscapes.layout import Layout, key
+from autotune.executors.landscapes.layout import Layout, check_condition, key
 from autotune.model import Outcome
 from autotune.space.conditions import Condition, holds
 
@@ -35,6 +35,7 @@ class Failure:
     """Windows that close before."""
 
     def __post_init__(self) -> None:
+        check_condition(self.when)
         if self.outcome in _NO_FAILURES:
             kinds = [kind for kind in Outcome if kind not in _NO_FAILURES]
             raise FieldError("outcome", self.outcome.value, "is no failure", alternatives=kinds)

@@ -7,9 +7,10 @@ from typing import Protocol
 from autotune.errors import FieldError
 from autotune.executors.landscapes.drift import Drift
 from autotune.executors.landscapes.effects import Effects, Rule, combined
-from autotune.executors.landscapes.failures import Failure
+from autotune.executors.landscapes.failures import Failure, drawn
 from autotune.executors.landscapes.layout import Layout
 from autotune.executors.landscapes.noise import Noise
+from autotune.model import Outcome
 
 _FIRST_LOSS = 5.5
 _FIRST_NORM = 2.0
@@ -24,6 +25,9 @@ class Speed(Protocol):
 
     def factor(self, layout: Layout) -> float:
         """The layout's speed in units of the landscape's samples/s."""
+
+    def failure(self, layout: Layout) -> Outcome | None:
+        """How all launches of the layout end, if none of them has a speed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +63,13 @@ class Landscape:
     def rate(self, layout: Layout) -> float:
         """True samples/s of a layout, before drift and noise."""
         return self.samples_per_second * self.speed.factor(layout)
+
+    def failure(self, layout: Layout, launch: str) -> Failure | None:
+        """How the launch called `launch` fails; None if it goes well."""
+        outcome = self.speed.failure(layout)
+        if outcome is not None:
+            return Failure(outcome=outcome)
+        return drawn(self.failures, layout, landscape_seed=self.seed, launch=launch)
 
     def training(self, layout: Layout) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Losses and gradient norms of the first steps; the same for layouts that train alike."""

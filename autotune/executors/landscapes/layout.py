@@ -1,9 +1,13 @@
 """What a simulated speed depends on: a trial's settings and variables under one set of names."""
 
 import json
+import re
 from collections.abc import Mapping
+from typing import Any, get_type_hints
 
-from autotune.model import DEFAULT, KnobValue, TrainingSettings, encode
+from autotune.errors import FieldError
+from autotune.model import DEFAULT, KnobValue, TrainingSettings, decode, encode
+from autotune.space.conditions import COMPARISON, Condition
 
 Layout = Mapping[str, KnobValue]
 """Settings by their field's name, variables by their own; `default` is a setting left alone."""
@@ -14,7 +18,7 @@ _DEFAULTS = {
     name: DEFAULT if value is None else value
     for name, value in encode(TrainingSettings(micro_batch=1)).items()
 }
-SETTINGS = tuple(_DEFAULTS)
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 def layout_of(settings: TrainingSettings, environment: Mapping[str, str]) -> Layout:
@@ -35,3 +39,21 @@ def changes(layout: Layout) -> dict[str, KnobValue]:
 def key(layout: Layout) -> str:
     """A text that is the same for the same layout, and for no other one."""
     return json.dumps(changes(layout))
+
+
+def check_condition(when: Condition) -> None:
+    """Raises FieldError for names and values that no layout has: such a rule would never hold."""
+    kinds: dict[str, Any] = get_type_hints(TrainingSettings)
+    for name, wanted in when.items():
+        if name not in kinds and not _VARIABLE.fullmatch(name):
+            raise FieldError(
+                f"when.{name}",
+                name,
+                "is no setting of a trial and no variable",
+                alternatives=kinds,
+                hint="knobs that set variables go by the variable's name, such as NCCL_ALGO",
+            )
+        for value in wanted if isinstance(wanted, tuple) else (wanted,):
+            is_comparison = isinstance(value, str) and COMPARISON.fullmatch(value)
+            if name in kinds and value != DEFAULT and not is_comparison:
+                decode(kinds[name], value, f"when.{name}")

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from autotune.errors import FieldError
-from autotune.executors.landscapes.chance import sigma, spread
-
-MOST_PERCENT = 100.0
+from autotune.executors.landscapes.chance import MOST_PERCENT, sigma, spread
 
 
 @dataclass(frozen=True, kw_only=True)
