@@ -2,14 +2,16 @@
 
 import os
 import secrets
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from threading import Event
 
 from autotune.budget import DEFAULT_BUDGET_S, check_budget
 from autotune.errors import FieldError, UserError
-from autotune.executors.base import Executor
+from autotune.executors.landscapes import LandscapeSource
 from autotune.executors.local import LocalExecutor
+from autotune.executors.simulated import SimulatedExecutor, VirtualClock
 from autotune.loop.observer import Observer
 from autotune.loop.study import StudyRunner
 from autotune.machines import Place
@@ -50,6 +52,8 @@ def build_spec(request: Request, target: Target, space: Space, place: Place) -> 
         instances_text=request.instances_text,
         allow_lossy=request.allow_lossy,
         environment=space.facts.environment,
+        landscape=request.landscape.name if request.landscape else "",
+        landscape_text=request.landscape.text if request.landscape else "",
         search=request.strategy,
         output=str(request.output) if request.output else None,
     )
@@ -103,12 +107,15 @@ def runner(
     cold: bool = False,
 ) -> StudyRunner:
     """What runs `study` on this machine. Raises UserError if it belongs to other surroundings."""
-    space = _space_of(study, place, os.environ if environment is None else environment)
+    around = os.environ if environment is None else environment
+    simulated = _simulated(study, place, store) if study.spec.landscape else None
+    space = _space_of(study, place, {} if simulated else around)
     return StudyRunner(
         study=study,
         space=space,
         strategy=build_strategy(study.spec.search, space, study.spec.seed),
-        executor=_executor(place.machine, cold=cold),
+        executor=simulated or LocalExecutor(machine=place.machine, cold=cold),
+        clock=simulated.clock if simulated else time.monotonic,
         store=store,
         folder=data_folder() / "runs" / study.run_id,
         observer=observer,
@@ -153,5 +160,13 @@ def _check_environment(study: Study, now: Mapping[str, str]) -> None:
     )
 
 
-def _executor(machine: Machine, *, cold: bool) -> Executor:
-    return LocalExecutor(machine=machine, cold=cold)
+def landscape_of(spec: StudySpec) -> LandscapeSource:
+    """The landscape that a simulated study runs on, as it was when it began."""
+    return LandscapeSource(name=spec.landscape, text=spec.landscape_text)
+
+
+def _simulated(study: Study, place: Place, store: Store) -> SimulatedExecutor:
+    """Its clock stands where the study's trials have brought it."""
+    used_s = sum(trial.seconds for trial in store.trials(study.run_id))
+    landscape = landscape_of(study.spec).landscape()
+    return SimulatedExecutor(landscape, place.machine, clock=VirtualClock(now_s=used_s))

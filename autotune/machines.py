@@ -88,7 +88,7 @@ def describe_place(
     return Place(machine=machine_of(entry, {}), instance=entry, is_here=False)
 
 
-def simulated_place(landscape: LandscapeSource) -> Place:
+def simulated_place(landscape: LandscapeSource, *, instances: Sequence[Source] = ()) -> Place:
     """The node that a landscape stands for. Raises UserError for mistakes in its file."""
     scenario = landscape.scenario()
     name = SIMULATED + landscape.label
@@ -103,7 +103,7 @@ def simulated_place(landscape: LandscapeSource) -> Place:
             versions=scenario.versions,
         )
         return Place(machine=machine, is_here=False)
-    entry = find_instance(scenario.machine, load_instances())
+    entry = find_instance(scenario.machine, load_instances(instances))
     machine = machine_of(entry, scenario.versions)
     return Place(machine=replace(machine, instance=name), instance=entry, is_here=False)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from autotune.budget import Budget
 from autotune.errors import FieldError, closest
+from autotune.executors.landscapes import LandscapeSource
 from autotune.machines import LOCAL, Place
 from autotune.model import KnobValue, Machine, StudySpec, Target, preset
 from autotune.space.catalogue import load_knobs
@@ -68,6 +69,8 @@ class Request:
     assumed: Mapping[str, str] = field(default_factory=dict)
     """Facts of a machine that isn't here, as they were written."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    landscape: LandscapeSource | None = None
+    """What a simulated study runs on."""
     output: Path | None = None
 
     @property

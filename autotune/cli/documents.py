@@ -17,12 +17,18 @@ def status(study: Study) -> str:
     return study.status.value
 
 
+def kind(study: Study) -> str:
+    """Whether a study's figures were `measured` or `simulated`."""
+    return "simulated" if study.spec.target.is_simulated else "measured"
+
+
 def study_document(study: Study) -> dict[str, Any]:
     """A study; what was asked of it is under `spec`."""
     spec = encode(study.spec)
     del spec["target"]
     return {
         "run": study.run_id,
+        "kind": kind(study),
         "for": target_document(study.spec.target),
         "status": status(study),
         "conclusion": encode(study.conclusion),

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.documents import status, study_document, trial_document
+from autotune.cli.documents import kind, status, study_document, trial_document
 from autotune.cli.options import (
     BatchOption,
     Format,
@@ -36,11 +36,12 @@ def runs(storage: StorageOption = None, format_: FormatOption = Format.TABLE) ->
         return
     print_table(
         "Runs",
-        ["run", "started", "status", "trials", "conclusion", "for", "narrowed"],
+        ["run", "started", "kind", "status", "trials", "conclusion", "for", "narrowed"],
         [
             [
                 study.run_id,
                 f"{study.created_at:%Y-%m-%d %H:%M} UTC",
+                kind(study),
                 status(study),
                 str(counts[study.run_id]),
                 study.conclusion.value if study.conclusion else "-",
@@ -71,6 +72,7 @@ def show(
     print_trials(f"Run {study.run_id}: {study.spec.target.describe()}", trials)
     console = out()
     console.print()
+    console.print(f"kind        {kind(study)}", markup=False)
     console.print(f"machine     {study.machine.describe()}", markup=False)
     console.print(f"strategy    {study.spec.search}", markup=False)
     console.print(f"status      {status(study)}", markup=False)

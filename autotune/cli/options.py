@@ -8,10 +8,18 @@ from typing import Annotated
 import typer
 
 from autotune.errors import FieldError
+from autotune.executors.landscapes import shipped_names
 from autotune.exporters.files import file_path
 from autotune.strategies import NAMES
 
 _LONGEST_VALUE = 256
+
+
+class ExecutorName(StrEnum):
+    """Where trials run."""
+
+    LOCAL = "local"
+    SIMULATED = "simulated"
 
 
 class Format(StrEnum):
@@ -34,6 +42,23 @@ InstanceOption = Annotated[
         help="The machine type: 'local' is this machine, whatever it has; 'auto' asks EC2 for its "
         "name; for a name of the catalogue (see 'autotune instances') this machine has to be one.",
         show_default=True,
+    ),
+]
+ExecutorOption = Annotated[
+    ExecutorName,
+    typer.Option(
+        "--executor",
+        help="Where trials run: on this machine, or nowhere: simulated ones follow the landscape "
+        "that --landscape names, on a clock of their own.",
+    ),
+]
+LandscapeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--landscape",
+        metavar="NAME|FILE",
+        help=f"With --executor simulated: {', '.join(shipped_names())}, or a YAML file "
+        "(see docs/simulation.md).",
     ),
 ]
 WorkloadOption = Annotated[

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from autotune.cli.documents import kind
 from autotune.cli.render import (
     changes,
     duration_text,
@@ -18,12 +19,13 @@ from autotune.exporters.document import to_document
 from autotune.exporters.text import defaults_text, scope
 from autotune.loop.study import StudyEnd
 from autotune.model import (
-    BestConfiguration,
     Candidate,
     Conclusion,
+    Evidence,
     Phase,
     Study,
     Trial,
+    encode,
 )
 from autotune.scoring.noise import Noise
 from autotune.scoring.score import Score, score
@@ -47,12 +49,13 @@ def print_answer(
     print_trials(f"Run {study.run_id}: {study.spec.target.describe()}", trials)
     console = out()
     console.print()
-    is_empty = end.best is None and (end.interrupted or end.stuck)
+    is_empty = end.evidence is None and (end.interrupted or end.stuck)
     sentence = "Nothing measured yet." if is_empty else _SENTENCES[end.decision.conclusion]
-    console.print(sentence.format(defaults=defaults_text(study.spec.pinned)), markup=False)
+    prefix = "Simulated, nothing was measured. " if study.spec.target.is_simulated else ""
+    console.print(prefix + sentence.format(defaults=defaults_text(study.spec.pinned)), markup=False)
     console.print(f"  because    {end.decision.reason}", markup=False)
-    if end.best is not None:
-        _print_best(end.best, end.decision.candidate, trials)
+    if end.evidence is not None:
+        _print_evidence(end.evidence, end.decision.candidate, trials)
     _print_course(end)
     _print_notes(end)
     if saved.path is not None:
@@ -64,10 +67,9 @@ def print_answer(
         )
 
 
-def _print_best(best: BestConfiguration, chosen: Candidate, trials: Sequence[Trial]) -> None:
+def _print_evidence(evidence: Evidence, chosen: Candidate, trials: Sequence[Trial]) -> None:
     console = out()
     baseline = _baseline(trials)
-    evidence = best.evidence
     console.print(f"  baseline   {rate_text(evidence.baseline)}", markup=False)
     if evidence.winner is not None:
         console.print(f"  winner     {rate_text(evidence.winner)}", markup=False)
@@ -154,13 +156,14 @@ def _stability(found: Score) -> str:
 def _answer_data(study: Study, end: StudyEnd, trials: Sequence[Trial], saved: Saved) -> object:
     return {
         "run": study.run_id,
-        "kind": "measured",
+        "kind": kind(study),
         "conclusion": end.decision.conclusion.value,
         "reason": end.decision.reason,
         "interrupted": end.interrupted,
         "saved": None if saved.path is None else str(saved.path),
         "kept": saved.kept,
         "best": None if end.best is None else to_document(end.best),
+        "evidence": None if end.evidence is None else encode(end.evidence),
         "trials": len(trials),
         "skipped": dict(Counter(end.skipped.values())),
         "no_effect": dict(end.no_effect),

@@ -3,7 +3,7 @@
 import shlex
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from threading import Event
 from types import FrameType
@@ -16,10 +16,13 @@ from autotune.budget import Budget
 from autotune.cli.options import (
     BatchOption,
     ColdOption,
+    ExecutorName,
+    ExecutorOption,
     Format,
     FormatOption,
     InstanceOption,
     InstancesOption,
+    LandscapeOption,
     LossyOption,
     NoImdsOption,
     NprocOption,
@@ -38,11 +41,12 @@ from autotune.cli.options import (
 from autotune.cli.progress import Progress
 from autotune.cli.report import print_answer
 from autotune.cli.saving import default_output, output_of, save_file
-from autotune.compose import build_spec, find_study, new_study, runner
+from autotune.cli.simulated import check_recorded, chosen_landscape, on_landscape
+from autotune.compose import build_spec, find_study, landscape_of, new_study, runner
 from autotune.errors import FieldError
 from autotune.exporters.files import check_writable
 from autotune.machine_lock import MachineUse, machine_use
-from autotune.machines import Place, find_place
+from autotune.machines import LOCAL, Place, find_place, simulated_place
 from autotune.model import Conclusion, Study, StudySpec, StudyStatus
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
 from autotune.run_lock import run_lock
@@ -55,7 +59,7 @@ EXIT_INTERRUPTED = 130
 
 
 def run(
-    instance: InstanceOption,
+    instance: InstanceOption | None = None,
     workload: WorkloadOption = "tiny",
     nproc: NprocOption = None,
     global_batch: BatchOption = None,
@@ -93,6 +97,8 @@ def run(
     no_imds: NoImdsOption = False,
     cold: ColdOption = False,
     share_machine: ShareOption = False,
+    executor: ExecutorOption = ExecutorName.LOCAL,
+    landscape: LandscapeOption = None,
 ) -> None:
     """Find the fastest steady configuration, and save it as YAML.
 
@@ -100,8 +106,11 @@ def run(
     130 interrupted (resume with 'autotune resume').
     """
     path = output_path(output)
+    source = chosen_landscape(
+        executor, landscape, {"--instance": instance, "--output": output, "--cold": cold}
+    )
     request = Request(
-        instance=instance,
+        instance=instance or LOCAL,
         workload=workload,
         nproc=nproc,
         global_batch=global_batch,
@@ -116,12 +125,22 @@ def run(
         allow_lossy=allow_lossy,
         output=path,
     )
-    place = find_place(instance, instances=request.instance_sources, ask_ec2=not no_imds)
+    if source is None:
+        place = find_place(
+            request.instance, instances=request.instance_sources, ask_ec2=not no_imds
+        )
+    else:
+        request = on_landscape(request, source)
+        place = simulated_place(source, instances=request.instance_sources)
     target = build_target(request, place.machine)
     built = build_space(request, place, target)
     spec = build_spec(request, target, built, place)
-    check_writable(path or default_output(target))
-    with open_store(storage or default_url()) as store, machine_use(share=share_machine) as use:
+    if source is None:
+        check_writable(path or default_output(target))
+    else:
+        check_recorded(built, source)
+    using = machine_use(share=share_machine) if source is None else nullcontext()
+    with open_store(storage or default_url()) as store, using as use:
         study = new_study(spec, place.machine, store)
         notices = all_notices(request, built)
         if cost := request.budget.describe(place, target.nodes):
@@ -151,11 +170,17 @@ def resume(
                 hint=f"see what it found with: autotune show {study.run_id}",
             )
         target = study.spec.target
-        check_writable(output_of(study))
+        if not target.is_simulated:
+            check_writable(output_of(study))
         text = study.spec.instances_text
         sources = [read_yaml(text, f"instances of run {study.run_id}")] if text else []
-        place = find_place(target.instance, instances=sources)
-        with run_lock(study.run_id), machine_use(share=share_machine) as use:
+        place = (
+            simulated_place(landscape_of(study.spec), instances=sources)
+            if target.is_simulated
+            else find_place(target.instance, instances=sources)
+        )
+        using = nullcontext() if target.is_simulated else machine_use(share=share_machine)
+        with run_lock(study.run_id), using as use:
             _run_and_report(study, place, store, storage, format_, use, cold=cold)
 
 
@@ -165,16 +190,19 @@ def _run_and_report(
     store: Store,
     storage: str | None,
     format_: Format,
-    use: MachineUse,
+    use: MachineUse | None,
     notices: Sequence[str] = (),
     *,
     cold: bool = False,
 ) -> None:
-    use.announce(study.run_id)
+    if use is not None:
+        use.announce(study.run_id)
     progress = Progress(pinned=study.spec.pinned)
     progress.resumed(store.trials(study.run_id))
     progress.say(f"run {study.run_id}: {study.spec.target.describe()}")
     progress.say(f"machine: {place.machine.describe()}")
+    if study.spec.landscape:
+        progress.say(f"simulated on {study.spec.landscape}: nothing is measured, nothing is saved")
     for notice in notices:
         progress.say(f"notice: {notice}")
     before = shared_before(store, study)
@@ -190,7 +218,7 @@ def _run_and_report(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     progress.close()
     if end.best is not None:
-        shared = (*before, *use.shared_with())
+        shared = (*before, *(use.shared_with() if use else ()))
         end = replace(end, best=keep_answer(store, study, end.best, shared))
     saved = save_file(study, store, end.best)
     print_answer(study, end, store.trials(study.run_id), saved, format_)

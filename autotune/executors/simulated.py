@@ -12,6 +12,7 @@ from autotune.executors.landscapes.failures import Failure
 from autotune.model import (
     GIB,
     PRESETS,
+    SIMULATED,
     Machine,
     Outcome,
     SimulatedMeasurement,
@@ -66,6 +67,8 @@ class SimulatedExecutor(Executor):
     def __init__(
         self, landscape: Landscape, machine: Machine, *, clock: VirtualClock | None = None
     ) -> None:
+        if not machine.instance.startswith(SIMULATED):
+            raise ValueError(f"{machine.instance} has to be named {SIMULATED}…")
         self.landscape = landscape
         self.clock = clock or VirtualClock()
         self._machine = machine

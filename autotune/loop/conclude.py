@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from autotune.errors import FieldError
 from autotune.loop.history import mean_rate, reading
 from autotune.loop.ledger import Ledger, timed
 from autotune.loop.plan import Plan, diverges, is_too_noisy
@@ -18,6 +19,7 @@ from autotune.model import (
     Outcome,
     Phase,
     Ratio,
+    SimulatedMeasurement,
     Timings,
 )
 from autotune.scoring.compare import ratios
@@ -220,6 +222,26 @@ def _interval(ratio: Ratio) -> str:
     )
 
 
+def evidence(plan: Plan, ledger: Ledger, decision: Decision, device: DeviceKind) -> Evidence:
+    """What speaks for `decision`. Not for Conclusion.NO_CANDIDATE."""
+    # A confirmed answer counts the interleaved launches only.
+    phases = {Phase.CONFIRM} if decision.ratio else set(Phase)
+    counted = [trial for trial in ledger.trials if trial.phase in phases]
+    winner = None
+    if decision.conclusion is not Conclusion.KEEP_DEFAULTS:
+        winner = reading(t for t in counted if t.candidate == decision.candidate)
+    return Evidence(
+        baseline=reading(t for t in counted if t.candidate == plan.baseline),
+        winner=winner,
+        ratio=decision.ratio if winner else None,
+        device=device,
+        trials=len(ledger.trials),
+        reason=decision.reason,
+        pinned=plan.spec.pinned,
+        only=plan.spec.only,
+    )
+
+
 def best_configuration(
     plan: Plan,
     ledger: Ledger,
@@ -229,32 +251,23 @@ def best_configuration(
     run_id: str,
     now: datetime,
 ) -> BestConfiguration:
-    """`decision` as the configuration to save. Not for Conclusion.NO_CANDIDATE."""
-    # A confirmed answer counts the interleaved launches only.
-    phases = {Phase.CONFIRM} if decision.ratio else set(Phase)
-    counted = [trial for trial in ledger.trials if trial.phase in phases]
+    """`decision` as the configuration to save. Not for Conclusion.NO_CANDIDATE.
+
+    Raises FieldError for simulated trials, which say nothing of the target's instance.
+    """
+    if any(isinstance(trial.measurement, SimulatedMeasurement) for trial in ledger.trials):
+        instance = plan.spec.target.instance
+        raise FieldError("target.instance", instance, "can't be what simulated trials are about")
     used = [t for t in ledger.trials if t.candidate == decision.candidate and t.scored]
     last = used[-1].measurement if used else None
     # What did nothing is not part of the answer.
     exported = ledger.effects.idle.reduced(decision.candidate)
-    winner = None
-    if decision.conclusion is not Conclusion.KEEP_DEFAULTS:
-        winner = reading(t for t in counted if t.candidate == decision.candidate)
     return BestConfiguration(
         target=plan.spec.target,
         conclusion=decision.conclusion,
         settings=space.settings(exported),
         environment=space.environment(exported),
-        evidence=Evidence(
-            baseline=reading(t for t in counted if t.candidate == plan.baseline),
-            winner=winner,
-            ratio=decision.ratio if winner else None,
-            device=space.facts.device,
-            trials=len(ledger.trials),
-            reason=decision.reason,
-            pinned=plan.spec.pinned,
-            only=plan.spec.only,
-        ),
+        evidence=evidence(plan, ledger, decision, space.facts.device),
         versions=last.versions if isinstance(last, Measurement) else {},
         run_id=run_id,
         created_at=now,

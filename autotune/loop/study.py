@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event
 
 from autotune.executors.base import Executor, Launch, LaunchEnd
-from autotune.loop.conclude import Decision, best_configuration, decide, decide_early
+from autotune.loop.conclude import Decision, best_configuration, decide, decide_early, evidence
 from autotune.loop.fit import FittingProposals, LeftOut, memory_knowledge
 from autotune.loop.ledger import Ledger
 from autotune.loop.observer import Observer, TrialStart
@@ -19,6 +19,7 @@ from autotune.model import (
     BestConfiguration,
     Candidate,
     Conclusion,
+    Evidence,
     MeasurementPlan,
     Phase,
     Study,
@@ -48,7 +49,10 @@ class StudyEnd:
 
     decision: Decision
     best: BestConfiguration | None
-    """What was saved; None when no candidate works, or none has been measured yet."""
+    """What was saved; None when no candidate works, or none has been measured yet, and of a
+    simulated study."""
+    evidence: Evidence | None
+    """What speaks for the decision; None when no candidate works, or none has been measured yet."""
     interrupted: bool
     stuck: bool
     """Trials can't be run on this machine any more."""
@@ -166,8 +170,9 @@ class StudyRunner:
         else:
             decision = decide(plan, ledger, self.space.facts.device)
         exhausted = self.strategy.exhausted if proposals.exhausted else ""
+        found = decision.conclusion is not Conclusion.NO_CANDIDATE
         best = None
-        if decision.conclusion is not Conclusion.NO_CANDIDATE:
+        if found and not plan.spec.target.is_simulated:
             best = best_configuration(
                 plan,
                 ledger,
@@ -186,6 +191,7 @@ class StudyRunner:
         return StudyEnd(
             decision=decision,
             best=best,
+            evidence=(evidence(plan, ledger, decision, self.space.facts.device) if found else None),
             interrupted=interrupted,
             stuck=stuck,
             search_ended="" if interrupted or stuck else plan.why_ended(ledger, exhausted),

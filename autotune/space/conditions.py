@@ -41,9 +41,9 @@ def unmet_key(condition: Condition, values: Mapping[str, KnobValue], facts: Fact
     return ""
 
 
-def holds(condition: Condition, values: Mapping[str, KnobValue]) -> bool:
+def all_hold(condition: Condition, values: Mapping[str, KnobValue]) -> bool:
     """Whether every entry of `condition` holds of `values`."""
-    return all(_holds(values.get(key), wanted) for key, wanted in condition.items())
+    return all(holds(values.get(key), wanted) for key, wanted in condition.items())
 
 
 def same(left: object, right: object) -> bool:

@@ -9,7 +9,7 @@ from autotune.errors import FieldError
 from autotune.executors.landscapes.chance import MOST_PERCENT, generator, spread
 from autotune.executors.landscapes.layout import Layout, changes, check_condition, key
 from autotune.model import KnobValue
-from autotune.space.conditions import Condition, holds
+from autotune.space.conditions import Condition, all_hold
 
 LARGE = (
     "strategy",
@@ -81,7 +81,7 @@ def combined(rules: tuple[Rule, ...], layout: Layout) -> float:
     """The product of the rules that hold."""
     result = 1.0
     for rule in rules:
-        if holds(rule.when, layout):
+        if all_hold(rule.when, layout):
             result *= 1 + rule.percent / 100
     return result
 

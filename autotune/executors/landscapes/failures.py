@@ -8,7 +8,7 @@ from autotune.errors import FieldError
 from autotune.executors.landscapes.chance import generator
 from autotune.executors.landscapes.layout import Layout, check_condition, key
 from autotune.model import Outcome
-from autotune.space.conditions import Condition, holds
+from autotune.space.conditions import Condition, all_hold
 
 _NO_FAILURES = (Outcome.COMPLETED, Outcome.PRUNED, Outcome.CANCELLED)
 
@@ -52,6 +52,6 @@ def drawn(
     for index, failure in enumerate(failures):
         name = launch if failure.each is Each.LAUNCH else key(layout)
         chance = generator(landscape_seed, "failure", index, name).uniform(0, 100)
-        if chance < failure.percent and holds(failure.when, layout):
+        if chance < failure.percent and all_hold(failure.when, layout):
             return failure
     return None

@@ -10,7 +10,7 @@ from autotune.executors.landscapes.landscape import Landscape
 from autotune.executors.landscapes.recorded import Recorded, read_table
 from autotune.executors.landscapes.scenario import Scenario
 from autotune.space.documents import decode_fields
-from autotune.yaml_reader import Source, raise_all, read_source, read_text, read_yaml
+from autotune.yaml_reader import Source, parse_yaml, raise_mistakes, read_source, read_text
 
 SHIPPED = Path(__file__).resolve().parents[2] / "search_spaces" / "landscapes"
 _SUFFIXES = (".yaml", ".yml")
@@ -62,7 +62,7 @@ class LandscapeSource:
     @property
     def _source(self) -> Source:
         if self.text:
-            return read_yaml(self.text, self.name)
+            return parse_yaml(self.text, self.name)
         return read_source(SHIPPED / f"{self.name}.yaml")
 
 
@@ -80,7 +80,7 @@ def read_scenario(source: Source) -> Scenario:
         raise UserError(f"{source.name}:1: has to be a mapping of keys")
     mistakes: list[FieldError] = []
     scenario = decode_fields(Scenario, _merged(source.data, mistakes), "", mistakes)
-    raise_all(source.name, [source.error(mistake) for mistake in mistakes])
+    raise_mistakes(source, mistakes)
     if scenario is None:
         raise AssertionError(source.name)  # it has mistakes, then
     return scenario

@@ -12,7 +12,6 @@ from autotune.executors.landscapes.failures import Failure
 from autotune.executors.landscapes.landscape import Landscape
 from autotune.executors.landscapes.noise import Noise
 from autotune.executors.landscapes.recorded import Recorded
-from autotune.model import KnobValue
 from autotune.space.conditions import Condition
 
 CPU = "cpu"
@@ -46,7 +45,6 @@ class Job:
     global_batch: int
     only: tuple[str, ...]
     """The knobs that were varied."""
-    pinned: Mapping[str, KnobValue] = field(default_factory=dict)
     notes: str = ""
     """Machine, versions, date and load of the recording, for people."""
 
