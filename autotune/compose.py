@@ -108,7 +108,7 @@ def runner(
 ) -> StudyRunner:
     """What runs `study` on this machine. Raises UserError if it belongs to other surroundings."""
     around = os.environ if environment is None else environment
-    simulated = _simulated(study, place, store) if study.spec.landscape else None
+    simulated = _simulated(study, place, store) if study.spec.target.is_simulated else None
     space = _space_of(study, place, {} if simulated else around)
     return StudyRunner(
         study=study,

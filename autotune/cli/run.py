@@ -201,7 +201,7 @@ def _run_and_report(
     progress.resumed(store.trials(study.run_id))
     progress.say(f"run {study.run_id}: {study.spec.target.describe()}")
     progress.say(f"machine: {place.machine.describe()}")
-    if study.spec.landscape:
+    if study.spec.target.is_simulated:
         progress.say(f"simulated on {study.spec.landscape}: nothing is measured, nothing is saved")
     for notice in notices:
         progress.say(f"notice: {notice}")

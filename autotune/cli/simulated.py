@@ -26,19 +26,15 @@ def chosen_landscape(
         if landscape is not None:
             raise FieldError("--landscape", landscape, "needs --executor simulated")
         if not others["--instance"]:
-            raise FieldError(
-                "--instance", None, "has to be given", hint="this machine is --instance local"
-            )
+            raise UserError("--instance has to be given", hint="this machine is --instance local")
         return None
     for name, value in others.items():
         if value:
             raise FieldError(name, str(value), "doesn't go with --executor simulated")
     if landscape is None:
-        raise FieldError(
-            "--landscape",
-            None,
-            "has to be given with --executor simulated: a name, or the path of a YAML file",
-            alternatives=shipped_names(),
+        raise UserError(
+            "--landscape has to be given with --executor simulated",
+            hint=f"name one of {', '.join(shipped_names())}, or a YAML file",
         )
     return LandscapeSource.of(landscape)
 

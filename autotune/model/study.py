@@ -66,7 +66,8 @@ class StudySpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the user's that hold knobs in every trial."""
     landscape: str = ""
-    """What a simulated study runs on: a landscape's name, or the path of a user's file."""
+    """What a simulated study runs on: a landscape's name, or the path of a user's file. Empty
+    also for a landscape that was made in code."""
     landscape_text: str = ""
     """Content of that file."""
     search: str = "staged"
@@ -79,7 +80,7 @@ class StudySpec:
             raise FieldError("budget_s", self.budget_s, "has to be positive and finite")
         if self.max_trials is not None and self.max_trials < 0:
             raise FieldError("max_trials", self.max_trials, "has to be 0 or more")
-        if bool(self.landscape) != self.target.is_simulated:
+        if self.landscape and not self.target.is_simulated:
             raise FieldError(
                 "landscape", self.landscape, f"contradicts the instance {self.target.instance}"
             )
