@@ -90,7 +90,7 @@ def by_executor(executor: LocalExecutor) -> Starter:
     def start(folder: Path) -> Measurement:
         launch = Launch(spec=SPEC, nodes=1, ranks_per_node=2, directory=folder, time_limit_s=120)
         end = executor.run(launch, lambda _window: Verdict.GO, Event())
-        if end.outcome is not Outcome.COMPLETED or end.measurement is None:
+        if end.outcome is not Outcome.COMPLETED or not isinstance(end.measurement, Measurement):
             raise RuntimeError(f"{end.outcome}: {end.reason}\n{end.log_tail}")
         return end.measurement
 
