@@ -49,10 +49,7 @@ def print_answer(
     print_trials(f"Run {study.run_id}: {study.spec.target.describe()}", trials)
     console = out()
     console.print()
-    is_empty = end.evidence is None and (end.interrupted or end.stuck)
-    sentence = "Nothing measured yet." if is_empty else _SENTENCES[end.decision.conclusion]
-    prefix = "Simulated, nothing was measured. " if study.spec.target.is_simulated else ""
-    console.print(prefix + sentence.format(defaults=defaults_text(study.spec.pinned)), markup=False)
+    console.print(_sentence(study, end), markup=False)
     console.print(f"  because    {end.decision.reason}", markup=False)
     if end.evidence is not None:
         _print_evidence(end.evidence, end.decision.candidate, trials)
@@ -65,6 +62,15 @@ def print_answer(
             f"  kept       the answer of run {saved.kept} stays the one for this target",
             markup=False,
         )
+
+
+def _sentence(study: Study, end: StudyEnd) -> str:
+    if study.spec.target.is_simulated:
+        conclusion = end.decision.conclusion.value.replace("_", " ")
+        return f"Simulated, nothing was measured. Conclusion: {conclusion}."
+    if end.evidence is None and (end.interrupted or end.stuck):
+        return "Nothing measured yet."
+    return _SENTENCES[end.decision.conclusion].format(defaults=defaults_text(study.spec.pinned))
 
 
 def _print_evidence(evidence: Evidence, chosen: Candidate, trials: Sequence[Trial]) -> None:

@@ -227,3 +227,17 @@ def test_the_names_of_simulated_and_real_machines_never_meet() -> None:
         )  # fmt: skip
     with pytest.raises(FieldError, match="landscape"):
         StudySpec(target=target("local-x"), landscape="rugged")
+
+
+def test_a_recorded_landscape_is_played_back_for_its_own_job_only() -> None:
+    source, store = LandscapeSource.of("two-ranks"), MemoryStore()
+    study = started(source, store, max_trials=3)
+    assert "bucket_cap_mb" in study.spec.only
+    run(study, store)
+    assert {trial.outcome for trial in store.trials(study.run_id)} >= {Outcome.COMPLETED}
+    with pytest.raises(FieldError, match=r"--workload: 'mini'.*recorded"):
+        started(source, store, workload="mini")
+    with pytest.raises(FieldError, match=r"--global-batch: 64.*recorded"):
+        started(source, store, global_batch=64)
+    with pytest.raises(UserError, match=r"no record of the candidate .*static_graph=True"):
+        started(source, store, only=("static_graph",))
