@@ -135,7 +135,7 @@ MISTAKES = [
     ("[1]", ["mine.yaml:1", "mapping"]),
     ("base: al-equal", ["mine.yaml:1: base", "did you mean 'all-equal'"]),
     ("base: [x]", ["mine.yaml:1: base"]),
-    ("seed: 1\nnoise: 3", ["mine.yaml:2: noise", "launch_noise_percent"]),
+    ("seed: 1\nnoise: 3", ["mine.yaml:2: noise", "unknown"]),
     ("launch_noise_percent: 101", ["launch_noise_percent", "101", "from 0 to 100"]),
     ("launch_noise_percent: nan", ["launch_noise_percent"]),
     ("launch_noise_percent: x", ["launch_noise_percent", "'x'", "number"]),

@@ -8,6 +8,7 @@ from threading import Event
 
 import pytest
 
+from autotune.budget import Budget
 from autotune.cli.simulated import check_recorded, on_landscape
 from autotune.compose import build_spec, new_study, runner
 from autotune.errors import FieldError, UserError
@@ -77,7 +78,7 @@ def started(source: LandscapeSource, store: Store, **given: object) -> Study:
     target = build_target(request, place.machine)
     space = build_space(request, place, target)
     check_recorded(space, source)
-    return new_study(build_spec(request, target, space), place.machine, store)
+    return new_study(build_spec(request, target, space, place), place.machine, store)
 
 
 def run(study: Study, store: Store, *, stop_after: int = 0) -> StudyEnd:
@@ -136,7 +137,9 @@ def test_a_resumed_study_goes_on_as_it_would_have(tmp_path: Path, text: str) -> 
 def test_a_budget_counts_virtual_time() -> None:
     store = MemoryStore()
     began = time.monotonic()
-    study = started(LandscapeSource.of("rugged"), store, budget_s=600.0, max_trials=None)
+    study = started(
+        LandscapeSource.of("rugged"), store, budget=Budget(seconds=600.0), max_trials=None
+    )
     run(study, store)
     spent_s = sum(trial.seconds for trial in store.trials(study.run_id))
     assert 400 < spent_s <= 620
