@@ -169,7 +169,7 @@ def _answer_data(study: Study, end: StudyEnd, trials: Sequence[Trial], saved: Sa
         "saved": None if saved.path is None else str(saved.path),
         "kept": saved.kept,
         "best": None if end.best is None else to_document(end.best),
-        "evidence": None if end.evidence is None else encode(end.evidence),
+        "evidence": end.evidence and {"kind": kind(study), **encode(end.evidence)},
         "trials": len(trials),
         "skipped": dict(Counter(end.skipped.values())),
         "no_effect": dict(end.no_effect),

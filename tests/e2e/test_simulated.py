@@ -36,7 +36,7 @@ def test_a_simulated_study_is_labelled_everywhere_and_saves_nothing(home: Home) 
     assert [run["kind"] for run in listed] == ["simulated"] * 2
     assert "simulated" in home.call("runs").stdout
     shown = json.loads(home.call("show", "latest", "--format", "json").stdout)
-    assert shown["kind"] == "simulated"
+    assert shown["study"]["kind"] == "simulated"
     assert all(trial["measurement"]["landscape"] == "mine" for trial in shown["trials"])
     assert "kind        simulated" in home.call("show", "latest").stdout
     assert not list(home.path.glob("**/best"))
