@@ -43,6 +43,8 @@ class Decision:
     """To be used: the winner, or the baseline."""
     reason: str
     ratio: Ratio | None = None
+    compared: Candidate | None = None
+    """Whose ratio it is: the winner, or the finalist that came closest."""
 
 
 def decide(plan: Plan, ledger: Ledger, device: DeviceKind) -> Decision:
@@ -106,19 +108,22 @@ def _from_rounds(
                 conclusion=Conclusion.IMPROVED,
                 candidate=arm,
                 ratio=ratio,
+                compared=arm,
                 reason=f"{_percent(ratio.estimate)} samples/s over the baseline, "
                 f"{_interval(ratio)}, over {len(baseline)} interleaved launches of each",
             )
         refused.append(why)
     best = intervals[ranked[0]]
     if refused:
-        return _keep(plan, f"the fastest finalist was not taken: {refused[0]}", best)
+        return _keep(plan, f"the fastest finalist was not taken: {refused[0]}", best, ranked[0])
     finding = (
         "the best finalist is slower"
         if best.high < 1
         else "no difference shown by the best finalist"
     )
-    return _keep(plan, f"{finding}: it is at {_percent(best.estimate)}, {_interval(best)}", best)
+    return _keep(
+        plan, f"{finding}: it is at {_percent(best.estimate)}, {_interval(best)}", best, ranked[0]
+    )
 
 
 def _unfit(arm: Sequence[Timings], baseline: Sequence[Timings], device: DeviceKind) -> str:
@@ -193,9 +198,15 @@ def _nothing_close(plan: Plan, ledger: Ledger) -> str:
     return f"{tried} {verb} close: the best reading was {_percent(best)}"
 
 
-def _keep(plan: Plan, reason: str, ratio: Ratio | None = None) -> Decision:
+def _keep(
+    plan: Plan, reason: str, ratio: Ratio | None = None, compared: Candidate | None = None
+) -> Decision:
     return Decision(
-        conclusion=Conclusion.KEEP_DEFAULTS, candidate=plan.baseline, reason=reason, ratio=ratio
+        conclusion=Conclusion.KEEP_DEFAULTS,
+        candidate=plan.baseline,
+        reason=reason,
+        ratio=ratio,
+        compared=compared,
     )
 
 

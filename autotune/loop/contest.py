@@ -7,9 +7,11 @@ still change who is confirmed.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from autotune.loop.ledger import Ledger
 from autotune.model import Candidate
+from autotune.strategies.base import Comparison, SearchStrategy
 
 FINALISTS = 2
 MAX_LAUNCHES = 4
@@ -21,49 +23,80 @@ one case of twenty."""
 
 
 @dataclass(frozen=True, kw_only=True)
+class Beliefs:
+    """How measured candidates compare: by the strategy's model, else by their readings alone."""
+
+    ledger: Ledger
+    strategy: SearchStrategy
+
+    def ranked(self) -> list[Candidate]:
+        """The candidates that completed and never failed, the best first."""
+        arms = self.ledger.arms.values()
+        working = [arm.candidate for arm in arms if arm.rates and not arm.failed]
+        return sorted(working, key=lambda candidate: -self.compare(candidate, working[0]).ahead)
+
+    def may_beat(self, candidate: Candidate, other: Candidate) -> bool:
+        """Whether it is open that `candidate` is better than `other`."""
+        if not self.ledger.has_measured(other):
+            return True
+        found = self.compare(candidate, other)
+        return found.ahead + CLOSE * found.deviation >= 0
+
+    def compare(self, one: Candidate, other: Candidate) -> Comparison:
+        """What is thought of the two."""
+        believed = self.strategy.compare(one, other)
+        if believed is not None:
+            return believed
+        launches = [len(self.ledger.arms[arm].rates) for arm in (one, other)]
+        return Comparison(
+            ahead=self.ledger.log_score(one) - self.ledger.log_score(other),
+            deviation=self.ledger.noise.launch * math.sqrt(sum(1 / count for count in launches)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Contest:
-    """Candidates that may be better than the baseline, the best reading first."""
+    """Candidates that may be better than the baseline, the one thought best first."""
 
     contenders: tuple[Candidate, ...]
-    ledger: Ledger
-    baseline: Candidate
+    beliefs: Beliefs
 
     @classmethod
-    def of(cls, ledger: Ledger, baseline: Candidate) -> "Contest":
+    def of(cls, ledger: Ledger, baseline: Candidate, strategy: SearchStrategy) -> "Contest":
         """The contest that the trials before confirmation have led to."""
+        beliefs = Beliefs(ledger=ledger, strategy=strategy)
         idle = ledger.effects.idle
         # A candidate whose difference does nothing is another one: launching both tells nothing.
         seen = {idle.reduced(baseline)}
         chosen: list[Candidate] = []
-        arms = [arm for arm in ledger.arms.values() if arm.rates and not arm.failed]
-        for arm in sorted(arms, key=lambda arm: -ledger.log_score(arm.candidate)):
-            plain = idle.reduced(arm.candidate)
-            if plain not in seen and _may_beat(ledger, arm.candidate, baseline):
+        for candidate in beliefs.ranked():
+            plain = idle.reduced(candidate)
+            if plain not in seen and beliefs.may_beat(candidate, baseline):
                 seen.add(plain)
-                chosen.append(arm.candidate)
+                chosen.append(candidate)
             if len(chosen) == MOST_CONTENDERS:
                 break
-        return cls(contenders=tuple(chosen), ledger=ledger, baseline=baseline)
+        return cls(contenders=tuple(chosen), beliefs=beliefs)
 
-    @property
+    @cached_property
     def rivals(self) -> Sequence[Candidate]:
         """Those that may be better than the first, which is among them."""
         best = self.contenders[:1]
-        return [*best, *(c for c in self.contenders[1:] if _may_beat(self.ledger, c, best[0]))]
+        return [*best, *(c for c in self.contenders[1:] if self.beliefs.may_beat(c, best[0]))]
+
+    @property
+    def finalists(self) -> list[Candidate]:
+        """Who is confirmed: the best, and the second if it may be better."""
+        return list(self.rivals[:FINALISTS])
 
     def next(self) -> Candidate | None:
         """Who is launched again; None when that would change little."""
         rivals = self.rivals
         if len(rivals) < 2:
             return None
-        launches = {arm: len(self.ledger.arms[arm].rates) for arm in rivals}
+        launches = {arm: len(self.beliefs.ledger.arms[arm].rates) for arm in rivals}
         least = min(rivals, key=lambda arm: launches[arm])
         return least if launches[least] < MAX_LAUNCHES else None
-
-    @property
-    def finalists(self) -> list[Candidate]:
-        """Who is confirmed: the best, and the second if it may be better."""
-        return list(self.rivals[:FINALISTS])
 
 
 def hoped_gain(ledger: Ledger, baseline: Candidate, best: Candidate) -> float:
@@ -72,12 +105,3 @@ def hoped_gain(ledger: Ledger, baseline: Candidate, best: Candidate) -> float:
         return 0.0
     ahead = ledger.log_rate(best) - ledger.log_rate(baseline)
     return max(0.0, math.expm1(ahead / 2))
-
-
-def _may_beat(ledger: Ledger, candidate: Candidate, other: Candidate) -> bool:
-    """Whether the readings leave it open that `candidate` is better than `other`."""
-    if not ledger.has_measured(other):
-        return True
-    launches = [len(ledger.arms[arm].rates) for arm in (candidate, other)]
-    error = ledger.noise.launch * math.sqrt(sum(1 / count for count in launches))
-    return ledger.log_score(candidate) + CLOSE * error >= ledger.log_score(other)

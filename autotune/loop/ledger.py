@@ -53,6 +53,8 @@ class Ledger:
         self._windows = Pool(PRIOR_WINDOW)
         self._elapsed_s = 0.0
         self._slowest_s = 0.0
+        self.unconfirmed = 0
+        """Trials before confirmation."""
         self.unconfirmed_s = 0.0
         """Seconds that the trials before confirmation have taken."""
 
@@ -62,6 +64,7 @@ class Ledger:
         self._elapsed_s += trial.seconds
         if trial.phase is not Phase.CONFIRM:
             self.unconfirmed_s = self._elapsed_s
+            self.unconfirmed += 1
         self.trials.append(trial)
         if not trial.outcome.is_final:
             return

@@ -2,20 +2,21 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotune.loop.contest import FINALISTS, Contest, hoped_gain
 from autotune.loop.history import MAX_ATTEMPTS, failed_attempts, failed_in_a_row
 from autotune.loop.ledger import Ledger
 from autotune.model import Candidate, Outcome, Phase, StudySpec, Trial
 from autotune.scoring.design import MAX_ROUNDS, MIN_ROUNDS, rounds_needed, shown_at_least
+from autotune.strategies.base import SearchStrategy
 
 BASELINE_LAUNCHES = 3
 NOISY_LAUNCHES = 5
 """Of the baseline, before a machine is given up as too noisy."""
 BASELINE_EVERY = 10
 """Search trials between further launches of the baseline, which show noise and drift."""
-MOST_CONTESTS = 10
+MOST_CONTESTS = 16
 """Fresh launches of contenders, all together."""
 CONFIRM_SHARE = 0.6
 """Most of a time budget that confirmation may be given beyond its least, at the search's cost."""
@@ -46,8 +47,9 @@ class Plan:
 
     spec: StudySpec
     baseline: Candidate
-    patience: int | None = None
-    """Search trials without a new leader, after which the search ends."""
+    strategy: SearchStrategy
+    """For what it thinks of candidates; it is asked for new ones elsewhere."""
+    _contests: dict[int, Contest] = field(default_factory=dict, init=False)
 
     def next_step(self, ledger: Ledger, elapsed_s: float, ask: Ask) -> Step | None:
         """The next trial to launch; None when the study has ended or can't go on."""
@@ -66,7 +68,7 @@ class Plan:
 
     def finalists(self, ledger: Ledger) -> list[Candidate]:
         """The candidates that are measured against the baseline: one, if time is short."""
-        finalists = Contest.of(ledger, self.baseline).finalists
+        finalists = self._contest(ledger).finalists
         if self.spec.budget_s is None or len(finalists) < 2:
             return finalists
         # By the trials' own time, so that a resumed study has the same finalists.
@@ -89,6 +91,13 @@ class Plan:
         gain = hoped_gain(ledger, self.baseline, finalists[0])
         return rounds_needed(ledger.noise.launch, gain, len(finalists))
 
+    def _contest(self, ledger: Ledger) -> Contest:
+        """Of the trials before confirmation: worked out once for each number of them."""
+        if ledger.unconfirmed not in self._contests:
+            self._contests.clear()
+            self._contests[ledger.unconfirmed] = Contest.of(ledger, self.baseline, self.strategy)
+        return self._contests[ledger.unconfirmed]
+
     def is_stuck(self, trials: Sequence[Trial]) -> bool:
         """Whether the machine, not the candidates, keeps trials from running.
 
@@ -104,7 +113,7 @@ class Plan:
         if self.spec.max_trials is not None and tried >= self.spec.max_trials:
             return f"the {tried} candidates asked for were tried"
         if self._is_out_of_patience(ledger):
-            return f"the last {self.patience} candidates brought nothing better"
+            return f"the last {self.strategy.patience} candidates brought nothing better"
         return "the time left is for confirmation"
 
     def _needs_baseline(self, ledger: Ledger) -> bool:
@@ -130,9 +139,8 @@ class Plan:
         return self._fits(ledger.launch_s() + self._reserve_s(ledger), elapsed_s)
 
     def _is_out_of_patience(self, ledger: Ledger) -> bool:
-        return (
-            self.patience is not None and len(ledger.searched) - ledger.last_gain >= self.patience
-        )
+        patience = self.strategy.patience
+        return patience is not None and len(ledger.searched) - ledger.last_gain >= patience
 
     def _reserve_s(self, ledger: Ledger) -> float:
         """Seconds that are kept for confirmation: for its least in any case."""
@@ -148,7 +156,7 @@ class Plan:
     def _contend(self, ledger: Ledger, elapsed_s: float) -> Step | None:
         if ledger.confirmations or ledger.contests >= MOST_CONTESTS:
             return None
-        contender = Contest.of(ledger, self.baseline).next()
+        contender = self._contest(ledger).next()
         least_s = (1 + 2 * MIN_ROUNDS) * ledger.launch_s()
         if contender is None or not self._fits(least_s, elapsed_s):
             return None

@@ -96,7 +96,7 @@ class StudyRunner:
         plan = Plan(
             spec=self.study.spec,
             baseline=self.space.baseline(),
-            patience=self.strategy.patience,
+            strategy=self.strategy,
         )
         ledger = Ledger(self.space)
         proposals = self._proposals(plan)

@@ -1,8 +1,18 @@
 """What every search strategy promises."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 from autotune.model import Candidate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A belief about one candidate beside another, in log(score)."""
+
+    ahead: float
+    deviation: float
+    """Standard deviation of the belief."""
 
 
 class SearchStrategy(ABC):
@@ -22,6 +32,11 @@ class SearchStrategy(ABC):
     @abstractmethod
     def ask(self) -> Candidate | None:
         """A candidate that hasn't been told yet; None when there is none left."""
+
+    def compare(self, one: Candidate, other: Candidate) -> Comparison | None:
+        """How `one` and `other`, both told, are thought to differ; None without an opinion."""
+        del one, other
+        return None
 
     @abstractmethod
     def tell(self, candidate: Candidate, value: float | None) -> None:

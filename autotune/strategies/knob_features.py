@@ -15,6 +15,8 @@ INTERACTION = 0.5
 """Of a knob's effect, the part that may differ with the strategy."""
 COMBINATION = 0.1
 """What large knobs may do together beyond what each does."""
+OWN = 0.02
+"""What a candidate has beyond the sum of its effects."""
 LEVEL = 1.0
 """Of the baseline's own level about the first reading."""
 
@@ -38,6 +40,11 @@ def features(space: Space, candidate: Candidate) -> dict[Hashable, float]:
     if len(large) > 1:
         found[("together", *large)] = COMBINATION
     return found
+
+
+def own(candidate: Candidate) -> dict[Hashable, float]:
+    """What only `candidate` has: the part of its speed that no sum of effects says."""
+    return {("own", candidate): OWN}
 
 
 def _steps(question: Question, value: object) -> list[tuple[str, ...]]:

@@ -32,9 +32,8 @@ class LinearModel:
                 self._take_in(key, deviation)
         return np.fromiter((self._index[key] for key in features), dtype=np.intp)
 
-    def learn(self, features: Features, reading: float) -> None:
-        """Take in one reading of the sum of `features`."""
-        index = self.index(features)
+    def learn(self, index: NDArray[np.intp], reading: float) -> None:
+        """Take in one reading of the sum of the features at `index`."""
         column = self._covariance[:, index].sum(axis=1)
         gain = column / (self._variance + column[index].sum())
         self._mean += gain * (reading - self._mean[index].sum())
@@ -44,6 +43,13 @@ class LinearModel:
         """Mean and standard deviation of the sum of the features at `index`."""
         variance = float(self._covariance[np.ix_(index, index)].sum())
         return float(self._mean[index].sum()), math.sqrt(max(0.0, variance))
+
+    def difference(self, one: NDArray[np.intp], other: NDArray[np.intp]) -> tuple[float, float]:
+        """Mean and standard deviation of the sum at `one` less that at `other`."""
+        index = np.concatenate([one, other])
+        signs = np.concatenate([np.ones(len(one)), -np.ones(len(other))])
+        variance = float(signs @ self._covariance[np.ix_(index, index)] @ signs)
+        return float(signs @ self._mean[index]), math.sqrt(max(0.0, variance))
 
     def _take_in(self, key: Hashable, deviation: float) -> None:
         position = self._index[key] = len(self._index)

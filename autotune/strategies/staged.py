@@ -9,7 +9,7 @@ Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functio
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,8 @@ from autotune.model import Candidate, KnobValue
 from autotune.scoring.noise import PRIOR_LAUNCH, Pool
 from autotune.space.conditions import same
 from autotune.space.space import Question, Space, default_of
-from autotune.strategies.base import SearchStrategy
-from autotune.strategies.knob_features import features
+from autotune.strategies.base import Comparison, SearchStrategy
+from autotune.strategies.knob_features import features, own
 from autotune.strategies.linear_model import LinearModel
 
 WORTH = 0.001
@@ -30,6 +30,8 @@ BASES = 4
 is slow with its defaults may be the fastest with others."""
 DRAWN = 20
 """Candidates drawn at random beside the neighbours, so that no corner is out of reach."""
+MOST_OWN = 300
+"""Candidates with an effect of their own in the model: more would make it slow."""
 REFIT = 1.5
 """Factor by which the noise has to be off for the model to be fitted anew."""
 
@@ -50,6 +52,7 @@ class StagedStrategy(SearchStrategy):
         self._noise = PRIOR_LAUNCH
         self._model = LinearModel(PRIOR_LAUNCH)
         self._centre: float | None = None
+        self._own: set[Candidate] = set()
         self._worked: Counter[tuple[str, str]] = Counter()
         self._failed: Counter[tuple[str, str]] = Counter()
         self._neighbours: dict[Candidate, tuple[Candidate, ...]] = {}
@@ -78,9 +81,28 @@ class StagedStrategy(SearchStrategy):
             self._centre = reading
         told.append(reading)
         self._order.append((candidate, reading))
-        self._model.learn(features(self._space, candidate), reading - self._centre)
+        self._learn(candidate, reading - self._centre)
         if len(told) > 1:
             self._learn_noise()
+
+    def compare(self, one: Candidate, other: Candidate) -> Comparison | None:
+        ahead, deviation = self._model.difference(self._known(one), self._known(other))
+        return Comparison(ahead=ahead, deviation=deviation)
+
+    def _learn(self, candidate: Candidate, reading: float) -> None:
+        if candidate not in self._own and len(self._own) < MOST_OWN:
+            self._own.add(candidate)
+            self._index.pop(candidate, None)
+        self._model.learn(self._known(candidate), reading)
+
+    def _features(self, candidate: Candidate) -> dict[Hashable, float]:
+        special = own(candidate) if candidate in self._own else {}
+        return {**features(self._space, candidate), **special}
+
+    def _known(self, candidate: Candidate) -> NDArray[np.intp]:
+        if candidate not in self._index:
+            self._index[candidate] = self._model.index(self._features(candidate))
+        return self._index[candidate]
 
     def _bases(self) -> list[Candidate]:
         """The candidates that are thought best, the best first, and the best of each strategy."""
@@ -104,9 +126,7 @@ class StagedStrategy(SearchStrategy):
                 yield candidate
 
     def _predict(self, candidate: Candidate) -> tuple[float, float]:
-        if candidate not in self._index:
-            self._index[candidate] = self._model.index(features(self._space, candidate))
-        return self._model.predict(self._index[candidate])
+        return self._model.predict(self._known(candidate))
 
     def _worth(self, candidate: Candidate, best: float) -> float:
         """Expected improvement over `best`, times the chance that the candidate works."""
@@ -133,7 +153,7 @@ class StagedStrategy(SearchStrategy):
         self._model = LinearModel(self._noise)
         self._index = {}
         for candidate, reading in self._order:
-            self._model.learn(features(self._space, candidate), reading - self._centre)
+            self._learn(candidate, reading - self._centre)
 
 
 def neighbours(space: Space, base: Candidate) -> Iterator[Candidate]:

@@ -94,7 +94,7 @@ def test_the_model_is_the_regression_that_it_says() -> None:
         chosen = rng.sample(names, 5)
         readings.append(rng.gauss(0, 1))
         rows.append([float(name in chosen) for name in names])
-        model.learn({name: prior[name] for name in chosen}, readings[-1])
+        model.learn(model.index({name: prior[name] for name in chosen}), readings[-1])
     x = np.array(rows)
     precision = x.T @ x / 0.1**2 + np.diag([1 / prior[name] ** 2 for name in names])
     covariance = np.linalg.inv(precision)

@@ -1,0 +1,117 @@
+"""What the benchmarks of the search share: studies on landscapes, in virtual time."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+from autotune.cli.simulated import on_landscape
+from autotune.executors.landscapes import Landscape, LandscapeSource, layout_of
+from autotune.executors.simulated import SimulatedExecutor, VirtualClock
+from autotune.loop.study import StudyEnd, StudyRunner
+from autotune.machines import simulated_place
+from autotune.model import Candidate, Machine, Study, StudySpec, StudyStatus, Target, Trial
+from autotune.request import Request, build_space, build_target
+from autotune.space.space import Space
+from autotune.storage import MemoryStore
+from autotune.strategies import build_strategy
+from autotune.strategies.staged import neighbours
+
+_MOST_CANDIDATES = 3000
+"""A larger space isn't gone through completely: the best of it is climbed to."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A landscape with the space that is searched on it."""
+
+    landscape: Landscape
+    machine: Machine
+    target: Target
+    space: Space
+
+    @classmethod
+    def of(cls, name: str, **changes: object) -> "Scene":
+        """The shipped landscape called `name`, with `changes` to its fields."""
+        source = LandscapeSource.of(name)
+        request = on_landscape(Request(), source)
+        place = simulated_place(source)
+        target = build_target(request, place.machine)
+        return cls(
+            landscape=replace(source.landscape(), **changes),  # type: ignore[arg-type]
+            machine=place.machine,
+            target=target,
+            space=build_space(request, place, target),
+        )
+
+    def rate(self, candidate: Candidate) -> float:
+        """True samples/s; 0 for one that can't run."""
+        layout = layout_of(self.space.settings(candidate), self.space.environment(candidate))
+        if self.landscape.speed.failure(layout) is not None:
+            return 0.0
+        return self.landscape.rate(layout)
+
+    @cached_property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """All of them, or as many as are looked at."""
+        return tuple(c for c, _ in zip(self.space.candidates(), range(_MOST_CANDIDATES)))
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.candidates) < _MOST_CANDIDATES
+
+    @cached_property
+    def best(self) -> Candidate:
+        """The fastest; in a large space the top of climbs from its fastest corners."""
+        if self.is_complete:
+            return max(self.candidates, key=self.rate)
+        rng = random.Random(0)
+        drawn = [self.space.build(lambda q: rng.choice(q.values)) for _ in range(1000)]
+        starts = sorted(drawn, key=self.rate)[-5:]
+        return max((self._climb(start) for start in starts), key=self.rate)
+
+    def _climb(self, at: Candidate) -> Candidate:
+        while True:
+            higher = max(neighbours(self.space, at), key=self.rate)
+            if self.rate(higher) <= self.rate(at):
+                return at
+            at = higher
+
+
+def study(
+    scene: Scene, seed: int, *, strategy: str = "staged", budget_s: float | None = None
+) -> tuple[StudyEnd, list[Trial], float]:
+    """Run a study to its end: how it ended, its trials, and the virtual seconds that it took."""
+    now = datetime.now(UTC)
+    store = MemoryStore()
+    record = Study(
+        run_id="benchmark",
+        spec=StudySpec(target=scene.target, seed=seed, search=strategy, budget_s=budget_s),
+        machine=scene.machine,
+        status=StudyStatus.RUNNING,
+        created_at=now,
+        updated_at=now,
+    )
+    store.add_study(record)
+    clock = VirtualClock()
+    landscape = replace(scene.landscape, seed=scene.landscape.seed)
+    end = StudyRunner(
+        study=record,
+        space=scene.space,
+        strategy=build_strategy(strategy, scene.space, seed),
+        executor=SimulatedExecutor(landscape, scene.machine, clock=clock),
+        store=store,
+        folder=Path("unused"),
+        clock=clock,
+    ).run()
+    return end, list(store.trials("benchmark")), clock()
+
+
+def table(head: list[str], rows: Iterator[list[object]] | list[list[object]]) -> None:
+    """Print a Markdown table."""
+    print("| " + " | ".join(head) + " |")
+    print("|" + "---|" * len(head))
+    for row in rows:
+        print("| " + " | ".join(map(str, row)) + " |")
