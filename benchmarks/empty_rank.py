@@ -35,6 +35,8 @@ def nothing(ranks: int) -> Measurement:
     return Measurement(
         windows=(Window(index=0, steps=1, samples=1, seconds=1e-9),),
         warmup_steps=0,
+        settled=True,
+        communication_share=None,
         build_s=0.0,
         warmup_s=0.0,
         losses=(0.0,),

@@ -38,7 +38,7 @@ from autotune.space.memory import MemoryJob, PredictedMemory, Sample, calibrate,
 
 RANKS = 2
 MIB = 2**20
-PLAN = MeasurementPlan(warmup_steps=2, windows=1, window_s=0.01)
+PLAN = MeasurementPlan(min_warmup_steps=2, max_warmup_steps=2, windows=1, window_s=0.01)
 TIME_LIMIT_S = 1200.0
 
 
@@ -175,7 +175,9 @@ def settings_of(config: TransformerConfig, arguments: Mapping[str, object]) -> T
 
 def measure(executor: LocalExecutor, workload: str, settings: TrainingSettings) -> int:
     """Peak bytes of the largest rank."""
-    plan = replace(PLAN, warmup_steps=1) if workload in SMALL_BATCH else PLAN
+    plan = (
+        replace(PLAN, min_warmup_steps=1, max_warmup_steps=1) if workload in SMALL_BATCH else PLAN
+    )
     spec = TrialSpec(
         trial_id="memory", workload=workload, settings=settings, device=DeviceKind.CPU, plan=plan
     )

@@ -49,7 +49,7 @@ from autotune.space.facts import Facts
 from autotune.space.space import Space
 from tests import netns
 
-PLAN = MeasurementPlan(warmup_steps=2, windows=3, window_s=0.15)
+PLAN = MeasurementPlan(min_warmup_steps=2, max_warmup_steps=2, windows=3, window_s=0.15)
 TIME_LIMIT_S = 120.0
 
 

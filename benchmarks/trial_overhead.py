@@ -37,7 +37,7 @@ SPEC = TrialSpec(
     workload="tiny",
     settings=TrainingSettings(micro_batch=1),
     device=DeviceKind.CPU,
-    plan=MeasurementPlan(warmup_steps=1, windows=1, window_s=0.05),
+    plan=MeasurementPlan(min_warmup_steps=1, max_warmup_steps=1, windows=1, window_s=0.05),
 )
 Starter = Callable[[Path], Measurement]
 

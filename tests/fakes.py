@@ -69,6 +69,8 @@ def measurement(windows: list[Window], effective: dict[str, KnobValue]) -> Measu
     return Measurement(
         windows=tuple(windows),
         warmup_steps=3,
+        settled=True,
+        communication_share=None,
         build_s=0.1,
         warmup_s=0.1,
         losses=(2.0, 1.9, 1.8),

@@ -1,4 +1,4 @@
-"""Times a trainer's steps: a warm-up, then windows of steps that are timed together.
+"""Times a trainer's steps: one by one until they have settled, then windows of several together.
 
 Nothing inside a window waits for the device or for another rank, beyond what training itself does.
 """
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from autotune.model import MeasurementPlan, Window
 from autotune.model.protocol import FailureKind, Verdict, WindowDone
+from autotune.trainers import warmup
 from autotune.trainers.channel import Channel
 from autotune.trainers.failures import RankError
 from autotune.trainers.step import Trainer
@@ -22,7 +23,9 @@ class Recording:
     """What was measured so far; the same on all ranks."""
 
     windows: list[Window] = field(default_factory=list)
+    warmup_steps: int = 0
     warmup_s: float = 0.0
+    settled: bool = False
     losses: list[float] = field(default_factory=list)
     gradient_norms: list[float] = field(default_factory=list)
 
@@ -32,17 +35,30 @@ class Stretch:
     """Steps run in one go on this rank; losses and norms still on the device, [steps]."""
 
     seconds: float
+    reserved_bytes: int
+    """By the CUDA allocator when it ended; 0 on CPU."""
     losses: Tensor
     norms: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Together:
+    """A stretch as all ranks see it."""
+
+    seconds: float
+    """Of the slowest rank."""
+    reserved_bytes: float
+    """Over all ranks."""
 
 
 def measure(trainer: Trainer, plan: MeasurementPlan, channel: Channel) -> Recording:
     """Warm up, then close windows until the plan is done or the launcher ends it."""
     recording = Recording()
-    steps = _warm_up(trainer, plan, recording)
+    step_s = _warm_up(trainer, plan, recording)
+    steps = max(1, min(plan.max_steps_per_window, round(plan.window_s / step_s)))
     for index in range(plan.windows):
         samples_before = trainer.samples_done
-        seconds = _exchange(_run(trainer, steps), trainer, recording)
+        seconds = _exchange(_run(trainer, steps), trainer, recording).seconds
         samples = (trainer.samples_done - samples_before) * dist.get_world_size()
         window = Window(index=index, steps=steps, samples=samples, seconds=seconds)
         recording.windows.append(window)
@@ -51,54 +67,65 @@ def measure(trainer: Trainer, plan: MeasurementPlan, channel: Channel) -> Record
     return recording
 
 
-def _warm_up(trainer: Trainer, plan: MeasurementPlan, recording: Recording) -> int:
-    """Run the warm-up; the number of steps in a window by the speed of its second half."""
+def _warm_up(trainer: Trainer, plan: MeasurementPlan, recording: Recording) -> float:
+    """Run steps until their times have settled; returns the seconds that one takes by then.
+
+    The ranks see the same times, so that they end it at the same step.
+    """
     started = time.perf_counter()
-    stretches = [_run(trainer, 1) for _ in range(plan.warmup_steps)]
+    step_s: list[float] = []
+    reserved_bytes, last_growth = 0.0, 0
+    while not warmup.is_over(step_s, plan, last_growth):
+        together = _exchange(_run(trainer, 1), trainer, recording)
+        if together.reserved_bytes > reserved_bytes:
+            reserved_bytes, last_growth = together.reserved_bytes, len(step_s)
+        step_s.append(together.seconds)
     recording.warmup_s = time.perf_counter() - started
-    settled = stretches[plan.warmup_steps // 2 :]
-    together = Stretch(
-        seconds=sum(stretch.seconds for stretch in settled) / len(settled),
-        losses=torch.cat([stretch.losses for stretch in stretches]),
-        norms=torch.cat([stretch.norms for stretch in stretches]),
-    )
-    step_s = _exchange(together, trainer, recording)
-    return max(1, min(plan.max_steps_per_window, round(plan.window_s / step_s)))
+    recording.warmup_steps = len(step_s)
+    recording.settled = warmup.has_settled(step_s[last_growth:])
+    return warmup.settled_step_s(step_s)
 
 
 def _run(trainer: Trainer, steps: int) -> Stretch:
-    _synchronize(trainer.device)
+    synchronize(trainer.device)
     started = time.perf_counter()
     results = [trainer.step() for _ in range(steps)]
-    _synchronize(trainer.device)
+    synchronize(trainer.device)
     return Stretch(
         seconds=time.perf_counter() - started,
+        reserved_bytes=_reserved_bytes(trainer.device),
         losses=torch.stack([loss for loss, _ in results]),
         norms=torch.stack([norm for _, norm in results]),
     )
 
 
-def _synchronize(device: torch.device) -> None:
+def synchronize(device: torch.device) -> None:
+    """Wait until `device` has done what it was given; at a stretch's edges only."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-def _exchange(stretch: Stretch, trainer: Trainer, recording: Recording) -> float:
-    """Record the losses and norms of all ranks; the seconds of the slowest one."""
+def _reserved_bytes(device: torch.device) -> int:
+    return torch.cuda.memory_reserved(device) if device.type == "cuda" else 0
+
+
+def _exchange(stretch: Stretch, trainer: Trainer, recording: Recording) -> Together:
+    """Record the losses and norms of all ranks; returns what concerns the time."""
+    facts = [stretch.seconds, float(stretch.reserved_bytes)]
     mine = torch.cat(
         [
-            torch.tensor([stretch.seconds], dtype=torch.float64, device=trainer.device),
+            torch.tensor(facts, dtype=torch.float64, device=trainer.device),
             stretch.losses.double(),
             stretch.norms.double(),
         ]
     )
-    table = gather(mine)
     steps = len(stretch.losses)
-    losses, norms = table[:, 1 : 1 + steps], table[:, 1 + steps :]
+    table = gather(mine)
+    losses, norms = table[:, 2 : 2 + steps], table[:, 2 + steps :]
     _check_finite(losses, norms, first_step=len(recording.losses))
     recording.losses += losses.mean(dim=0).tolist()
     recording.gradient_norms += norms[0].tolist()
-    return float(table[:, 0].max())
+    return Together(seconds=float(table[:, 0].max()), reserved_bytes=float(table[:, 1].sum()))
 
 
 def gather(values: Tensor) -> Tensor:

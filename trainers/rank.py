@@ -126,7 +126,9 @@ def summarize(
     table = gather(torch.tensor([peak, retries], dtype=torch.int64, device=trainer.device))
     return Measurement(
         windows=tuple(recording.windows),
-        warmup_steps=spec.plan.warmup_steps,
+        warmup_steps=recording.warmup_steps,
+        settled=recording.settled,
+        communication_share=None,
         build_s=build_s,
         warmup_s=recording.warmup_s,
         losses=tuple(recording.losses),

@@ -147,7 +147,7 @@ class _Course:
         """Run the warm-up; the steps of a window by its speed, as a rank decides on them."""
         plan = self.launch.spec.plan
         step_s = self._samples / (rate * self.landscape.drift.factor(self.clock()))
-        self._pass(plan.warmup_steps * step_s)
+        self._pass(plan.min_warmup_steps * step_s)
         return max(1, min(plan.max_steps_per_window, round(plan.window_s / step_s)))
 
     def _window(self, index: int, steps: int, rate: float, chance: Random) -> Window:

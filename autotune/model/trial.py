@@ -27,19 +27,29 @@ class DeviceKind(StrEnum):
 class MeasurementPlan:
     """How long a trial measures. Steps are optimizer steps, times are seconds."""
 
-    warmup_steps: int = 3
-    """Steps that are run and not counted: first allocations, autotuned kernels, cold caches."""
+    min_warmup_steps: int = 3
+    """Steps that are run in any case before the windows."""
+    max_warmup_steps: int = 50
+    max_warmup_s: float = 20.0
+    """Steps are warm-up until their times have settled (docs/scoring.md), or until one of these is
+    reached. The first step's seconds, in which it may compile, don't count."""
     windows: int = 5
     window_s: float = 0.5
-    """Length that a window aims at; its number of steps follows from the warm-up's speed."""
+    """Length that a window aims at; its number of steps follows from the warm-up's last ones."""
     max_steps_per_window: int = 200
+    communication: bool = False
+    """Whether the share of communication is measured too: three more steps after the windows."""
 
     def __post_init__(self) -> None:
-        for name in ("warmup_steps", "windows", "max_steps_per_window"):
+        for name in ("min_warmup_steps", "windows", "max_steps_per_window"):
             if getattr(self, name) < 1:
                 raise FieldError(name, getattr(self, name), "has to be at least 1")
-        if not 0 < self.window_s < float("inf"):
-            raise FieldError("window_s", self.window_s, "has to be positive and finite")
+        if self.max_warmup_steps < self.min_warmup_steps:
+            rule = f"has to be at least min_warmup_steps, {self.min_warmup_steps}"
+            raise FieldError("max_warmup_steps", self.max_warmup_steps, rule)
+        for name in ("max_warmup_s", "window_s"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise FieldError(name, getattr(self, name), "has to be positive and finite")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,7 +58,8 @@ def a_study(run_id: str = "r", **changes: Any) -> Study:
 def a_measurement(**changes: Any) -> Measurement:
     measurement = Measurement(
         windows=tuple(Window(index=i, steps=10, samples=640, seconds=0.1 + i) for i in range(3)),
-        warmup_steps=3, build_s=1.5, warmup_s=0.7, losses=(2.5, 2.25), gradient_norms=(0.5, 0.1),
+        warmup_steps=3, settled=True, communication_share=0.25, build_s=1.5, warmup_s=0.7,
+        losses=(2.5, 2.25), gradient_norms=(0.5, 0.1),
         peak_memory_bytes=(2**34, 2**34 + 1), allocator_retries=0, parameters=335_000_000,
         effective={"reshard": True, "groups": 1, "ratio": 1.0, "strategy": "ddp"},
         versions={"nccl": "2.21.5"},

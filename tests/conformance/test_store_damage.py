@@ -36,7 +36,8 @@ EVERYWHERE = [
 ]
 HUGE = (
     '{"losses": [], "gradient_norms": [], "peak_memory_bytes": [], "allocator_retries": 0, '
-    f'"effective": {{}}, "warmup_steps": 1, "build_s": 1{"0" * 400}}}'
+    f'"effective": {{}}, "warmup_steps": 1, "settled": true, '
+    f'"communication_share": null, "build_s": 1{"0" * 400}}}'
 )
 SQLITE_ONLY = [
     ("trials", "settings = '{\"micro_b'", f"{TRIAL}.settings: '{{\"micro_b' is not JSON"),

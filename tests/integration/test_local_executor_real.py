@@ -46,7 +46,9 @@ def run(
         workload="tiny",
         settings=settings,
         device=DeviceKind.CPU,
-        plan=MeasurementPlan(warmup_steps=1, windows=2, max_steps_per_window=1),
+        plan=MeasurementPlan(
+            min_warmup_steps=1, max_warmup_steps=1, windows=2, max_steps_per_window=1
+        ),
     )
     launch = Launch(spec=spec, nodes=1, ranks_per_node=2, directory=folder, time_limit_s=60)
     with pytest.MonkeyPatch.context() as patch:

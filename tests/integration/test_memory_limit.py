@@ -118,7 +118,9 @@ def run(
         folder=folder,
         observer=observer,
         cancel=observer.cancel,
-        measurement=MeasurementPlan(warmup_steps=1, windows=1, window_s=0.01),
+        measurement=MeasurementPlan(
+            min_warmup_steps=1, max_warmup_steps=1, windows=1, window_s=0.01
+        ),
         capacity=Capacity(per_rank_bytes=CPU_PROCESS_BYTES + room_bytes, source="a test"),
     ).run()
     return end, outcomes([t for t in store.trials("r") if t.phase is not Phase.CONFIRM])

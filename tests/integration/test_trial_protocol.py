@@ -36,7 +36,9 @@ from autotune.model.protocol import (
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/trial_protocol.md").read_text()
-PLAN = MeasurementPlan(warmup_steps=2, windows=4, window_s=0.05, max_steps_per_window=3)
+PLAN = MeasurementPlan(
+    min_warmup_steps=2, max_warmup_steps=2, windows=4, window_s=0.05, max_steps_per_window=3
+)
 GO, STOP = to_line(Answer(verdict=Verdict.GO)), to_line(Answer(verdict=Verdict.STOP))
 PATIENCE_S = 60
 
@@ -171,7 +173,8 @@ def test_two_ranks_stop_together_after_window_2(tmp_path: Path) -> None:
         assert (first.end()[0], second.end()[0]) == (0, 0)
     measurement = finished.measurement
     assert list(measurement.windows) == windows
-    steps = PLAN.warmup_steps + sum(window.steps for window in windows)
+    assert (measurement.warmup_steps, measurement.settled) == (2, False)
+    steps = 2 + sum(window.steps for window in windows)
     assert len(measurement.losses) == len(measurement.gradient_norms) == steps
     assert all(window.samples == window.steps * settings.global_batch(2) for window in windows)
     assert len(measurement.peak_memory_bytes) == 2

@@ -42,6 +42,8 @@ def finished(windows: int) -> None:
         measurement={
             "windows": [window(i) for i in range(windows)],
             "warmup_steps": 1,
+            "settled": True,
+            "communication_share": None,
             "build_s": 0.1,
             "warmup_s": 0.1,
             "losses": [1.0],

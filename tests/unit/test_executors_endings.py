@@ -13,6 +13,8 @@ WINDOW = Window(index=0, steps=1, samples=1, seconds=1.0)
 MEASUREMENT = Measurement(
     windows=(WINDOW, WINDOW),
     warmup_steps=1,
+    settled=True,
+    communication_share=None,
     build_s=0.1,
     warmup_s=0.1,
     losses=(1.0,),

@@ -19,6 +19,8 @@ def measurement(
             Window(index=i, steps=10, samples=320, seconds=s) for i, s in enumerate(seconds)
         ),
         warmup_steps=3,
+        settled=True,
+        communication_share=None,
         build_s=1.0,
         warmup_s=0.1,
         losses=losses,

@@ -141,7 +141,7 @@ def test_verdicts_end_a_trial_as_they_end_a_real_one(
     clock = VirtualClock()
     end = run(
         Landscape(name="x", launch_s=0, samples_per_second=6400),
-        launch(plan=MeasurementPlan(windows=5, window_s=1.0, warmup_steps=1)),
+        launch(plan=MeasurementPlan(windows=5, window_s=1.0, min_warmup_steps=1)),
         on_window=lambda window: verdict if window.index == after - 1 else Verdict.GO,
         clock=clock,
     )
@@ -153,7 +153,7 @@ def test_verdicts_end_a_trial_as_they_end_a_real_one(
 
 def test_the_clock_passes_by_launch_warm_up_and_windows() -> None:
     clock = VirtualClock(now_s=100.0)
-    plan = MeasurementPlan(warmup_steps=10, windows=3, window_s=2.0)
+    plan = MeasurementPlan(min_warmup_steps=10, max_warmup_steps=10, windows=3, window_s=2.0)
     run(Landscape(name="x", samples_per_second=32, launch_s=7), launch(plan=plan), clock=clock)
     assert clock() == pytest.approx(100 + 7 + 10 + 3 * 2)
 
@@ -260,7 +260,7 @@ def test_what_needs_more_memory_than_there_is_fails() -> None:
 )
 def test_drift_follows_the_clock(drift: Drift, at_s: float, factor: float) -> None:
     landscape = Landscape(name="x", drift=drift, launch_s=0)
-    plan = MeasurementPlan(windows=1, window_s=0.001, warmup_steps=1)
+    plan = MeasurementPlan(windows=1, window_s=0.001, min_warmup_steps=1)
     end = run(landscape, launch(plan=plan), clock=VirtualClock(now_s=at_s))
     assert rates(end) == pytest.approx([1000 * factor], rel=1e-3)
 

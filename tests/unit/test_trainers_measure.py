@@ -1,6 +1,6 @@
 """Windows, verdicts and non-finite values, on a process group of one rank."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from types import SimpleNamespace
 
@@ -21,6 +21,7 @@ from autotune.trainers.workload import Batch, build
 
 CPU = torch.device("cpu")
 SETTINGS = TrainingSettings(micro_batch=2, accumulation_steps=2, bucket_cap_mb=3)
+Clock = Callable[[Trainer, Callable[[int], float]], None]
 
 
 class Launcher(Channel):
@@ -60,7 +61,9 @@ def trainer(settings: TrainingSettings = SETTINGS, broken_from: int | None = Non
 
 
 def test_windows_hold_as_many_steps_as_the_plan_allows() -> None:
-    plan = MeasurementPlan(warmup_steps=2, windows=3, window_s=60.0, max_steps_per_window=2)
+    plan = MeasurementPlan(
+        min_warmup_steps=2, max_warmup_steps=2, windows=3, window_s=60.0, max_steps_per_window=2
+    )
     launcher = Launcher()
     recording = measure(trainer(), plan, launcher)
     assert [window.steps for window in recording.windows] == [2, 2, 2]
@@ -71,33 +74,65 @@ def test_windows_hold_as_many_steps_as_the_plan_allows() -> None:
 
 
 def test_a_window_has_a_step_even_if_a_step_is_longer() -> None:
-    plan = MeasurementPlan(warmup_steps=1, windows=1, window_s=1e-9)
+    plan = MeasurementPlan(min_warmup_steps=1, max_warmup_steps=1, windows=1, window_s=1e-9)
     assert [window.steps for window in measure(trainer(), plan, Launcher()).windows] == [1]
 
 
-def test_a_window_lasts_about_as_long_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Steps take 9, 9, 2 and 2 s by this clock, then 3: the warm-up's second half is what counts.
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Has the n-th step of a trainer take as many seconds as a function of n says."""
+
+    def install(ran: Trainer, step_s: Callable[[int], float]) -> None:
+        now = SimpleNamespace(perf_counter=lambda: sum(map(step_s, range(ran.steps_done))))
+        monkeypatch.setattr("autotune.trainers.measure.time", now)
+
+    return install
+
+
+def test_windows_begin_once_steps_have_settled_and_last_as_planned(clock: Clock) -> None:
     ran = trainer()
-    seconds = {0: 9.0, 1: 9.0, 2: 2.0, 3: 2.0}
-    clock = SimpleNamespace(
-        perf_counter=lambda: sum(seconds.get(step, 3.0) for step in range(ran.steps_done))
+    clock(ran, lambda step: (90.0, 20.0, 9.0)[step] if step < 3 else 2.0)
+    recording = measure(
+        ran, MeasurementPlan(max_warmup_s=100.0, windows=1, window_s=10.0), Launcher()
     )
-    monkeypatch.setattr("autotune.trainers.measure.time", clock)
-    plan = MeasurementPlan(warmup_steps=4, windows=1, window_s=10.0)
+    assert (recording.warmup_steps, recording.settled) == (6, True)
+    assert recording.warmup_s == 90.0 + 20.0 + 9.0 + 3 * 2.0
+    assert [(window.steps, window.seconds) for window in recording.windows] == [(5, 10.0)]
+
+
+def test_a_warm_up_that_does_not_settle_ends_at_its_limit(clock: Clock) -> None:
+    ran = trainer()
+    clock(ran, lambda step: 0.9**step)
+    plan = MeasurementPlan(max_warmup_steps=9, windows=1, window_s=5 * 0.9**7)
     recording = measure(ran, plan, Launcher())
-    assert recording.warmup_s == 22.0
-    assert [(window.steps, window.seconds) for window in recording.windows] == [(5, 15.0)]
+    assert (recording.warmup_steps, recording.settled) == (9, False)
+    assert [window.steps for window in recording.windows] == [5]
+
+
+def test_warm_up_goes_on_while_reserved_memory_grows(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = trainer()
+    clock(ran, lambda _: 1.0)
+    monkeypatch.setattr(
+        "autotune.trainers.measure._reserved_bytes", lambda _: min(ran.steps_done, 6) << 20
+    )
+    recording = measure(ran, MeasurementPlan(windows=1), Launcher())
+    # The sixth step is the last that needed more; three are looked at.
+    assert (recording.warmup_steps, recording.settled) == (9, True)
 
 
 def test_stop_ends_after_the_window_it_answers() -> None:
-    plan = MeasurementPlan(warmup_steps=1, windows=5, window_s=1e-9)
+    plan = MeasurementPlan(min_warmup_steps=1, max_warmup_steps=1, windows=5, window_s=1e-9)
     recording = measure(trainer(), plan, Launcher(Verdict.GO, Verdict.STOP))
     assert [window.index for window in recording.windows] == [0, 1]
 
 
 @pytest.mark.parametrize("step", [1, 4])
 def test_a_loss_that_is_not_finite_is_named_with_its_step(step: int) -> None:
-    plan = MeasurementPlan(warmup_steps=2, windows=2, window_s=60.0, max_steps_per_window=2)
+    plan = MeasurementPlan(
+        min_warmup_steps=2, max_warmup_steps=2, windows=2, window_s=60.0, max_steps_per_window=2
+    )
     with pytest.raises(RankError, match=rf"the loss of step {step} is inf on rank 0") as caught:
         measure(trainer(broken_from=step), plan, Launcher())
     assert caught.value.kind is FailureKind.NON_FINITE
