@@ -63,7 +63,10 @@ class Trainer:
     def _micro_batch(self, index: int) -> Tensor:
         size, count = self.settings.micro_batch, self.settings.accumulation_steps
         batch = self.workload.batch(self.steps_done, self._first + index * size, size)
-        with gradient_sync(self.model, self.settings, last=index == count - 1):
+        # DDP fails if the first micro-batch of a static graph isn't reduced. The gradient is the
+        # same if it is: a mean of means.
+        is_first = self.settings.static_graph and self.micro_batches_done == 0
+        with gradient_sync(self.model, self.settings, last=is_first or index == count - 1):
             with self._autocast():
                 # Divided here, and averaged over ranks by DDP and FSDP2: the gradient is the mean
                 # over the global batch.

@@ -1,5 +1,7 @@
 """Every layout trains the same model on the same batch, and synchronises no more than it must.
 
+That a step never waits for a GPU is seen on the CPU: nothing in it reads from a tensor.
+
 Run as a program, this file is one of the ranks: `python test_trial_layouts.py OUTPUT.json`.
 """
 
@@ -9,6 +11,9 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from autotune.model import (
     ActivationCheckpointing,
+    CommunicationHook,
     Form,
     ShardingStrategy,
     TrainingSettings,
@@ -28,7 +34,7 @@ from autotune.model import (
 )
 from autotune.trainers.parallelize import parallelize
 from autotune.trainers.step import LARGEST_GRADIENT_NORM, Trainer
-from autotune.trainers.workload import transformer_workload
+from autotune.trainers.workload import LEARNING_RATE, transformer_workload
 
 RANKS = 4
 GLOBAL_BATCH = 16
@@ -73,6 +79,7 @@ LAYOUTS = {
         ("hybrid", "hybrid", {"reshard_after_forward": True, "shard_size": 2}),
     )
 } | {
+    "static-2": layout("ddp", 2, static_graph=True),
     "groups-2": layout("fsdp_full", 2, reshard_after_forward=2),
     "checkpointed-ddp": layout(
         "ddp", 2, activation_checkpointing=ActivationCheckpointing.EVERY_BLOCK
@@ -84,6 +91,11 @@ LAYOUTS = {
         activation_checkpointing=ActivationCheckpointing.EVERY_SECOND_BLOCK,
     ),
 }
+LOSSY = {
+    hook.value: layout("ddp", 2, communication_hook=hook)
+    for hook in (CommunicationHook.FP16, CommunicationHook.POWER_SGD)
+}
+"""They train differently, but wait as little. PyTorch has the third hook, bf16, on CUDA alone."""
 CASES = [("decoder", name) for name in LAYOUTS] + [
     (model, name) for model in ("encoder", "llama") for name in ("ddp-2", "full-2", "hybrid-1")
 ]
@@ -101,6 +113,31 @@ class Calls(TorchDispatchMode):
     ) -> Any:
         self.count[function.name().partition(".")[0]] += 1
         return function(*args, **(kwargs or {}))
+
+
+READING_OPERATORS = (
+    "aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero", "aten::masked_select",
+    "aten::nonzero", "aten::unique_consecutive", "aten::unique_dim", "aten::_unique2",
+)  # fmt: skip
+READING_METHODS = (
+    "item", "tolist", "cpu", "numpy", "nonzero", "__bool__", "__int__", "__float__", "__index__",
+    "__array__",
+)  # fmt: skip
+"""With these the host reads from a tensor: on a GPU it waits until all work before is done."""
+
+
+@contextmanager
+def reads() -> Iterator[list[str]]:
+    """The methods by which a tensor is read inside, in any thread: hooks run in Gloo's as well."""
+    found: list[str] = []
+
+    def noted(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **kwargs: (found.append(name), method(*args, **kwargs))[1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in READING_METHODS:
+            patch.setattr(Tensor, name, noted(name, getattr(Tensor, name)))
+        yield found
 
 
 def gradients(model: nn.Module) -> list[Tensor]:
@@ -127,14 +164,19 @@ def reference(shape: TransformerConfig) -> tuple[list[Tensor], list[float], list
 
 def run_layout(shape: TransformerConfig, settings: TrainingSettings) -> dict[str, Any]:
     expected, losses, norms = reference(shape)
-    workload = transformer_workload(shape, 0, CPU)
+    # As on CUDA: on a CPU AdamW counts its steps in tensors and reads them.
+    workload = replace(
+        transformer_workload(shape, 0, CPU),
+        optimizer=lambda parameters: torch.optim.AdamW(parameters, LEARNING_RATE, fused=True),
+    )
     model = parallelize(workload, settings, CPU)
     trainer = Trainer(workload, model, settings, dist.get_rank(), CPU)
     results = [trainer.step()]
     first = gradients(model)
     results += [trainer.step() for _ in range(STEPS - 2)]
-    with Calls() as calls:
+    with reads() as found, Calls() as calls:
         results.append(trainer.step())
+    found += [name for name in READING_OPERATORS if calls.count[name]]
     means = torch.stack([loss for loss, _ in results])
     dist.all_reduce(means)
     return {
@@ -146,6 +188,7 @@ def run_layout(shape: TransformerConfig, settings: TrainingSettings) -> dict[str
         "norms": [[float(norm) for _, norm in results], norms],
         "all_reduce": calls.count["c10d::allreduce_"],
         "reduce_scatter": calls.count["c10d::_reduce_scatter_base_"],
+        "reads": found,
     }
 
 
@@ -154,6 +197,8 @@ def main(output: Path) -> None:
     results = {
         f"{model} {name}": run_layout(CONFIGS[model], LAYOUTS[name]) for model, name in CASES
     }
+    for name, settings in LOSSY.items():
+        results[name] = run_layout(CONFIGS["decoder"], settings)
     if dist.get_rank() == 0:
         output.write_text(json.dumps(results))
     dist.destroy_process_group()
@@ -178,7 +223,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         for rank in range(RANKS)
     ]  # fmt: skip
     try:
-        errors = [process.communicate(timeout=120)[1] for process in processes]
+        errors = [process.communicate(timeout=240)[1] for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -211,6 +256,13 @@ def test_fsdp_reduces_once_a_step(results: dict[str, Any], accumulation: int) ->
         assert result["reduce_scatter"] == wrapped, name
         # The norm's own reduction is done by DTensor, out of sight of a dispatch mode.
         assert result["all_reduce"] == (wrapped if name == "hybrid" else 0), name
+
+
+@pytest.mark.parametrize("case", [f"{model} {name}" for model, name in CASES] + list(LOSSY))
+def test_a_step_reads_nothing_from_the_device(results: dict[str, Any], case: str) -> None:
+    # With a static graph DDP looks parameters up in its table of the used ones, which the host has.
+    expected = ["aten::_local_scalar_dense"] if case == "decoder static-2" else []
+    assert results[case]["reads"] == expected
 
 
 if __name__ == "__main__":
