@@ -5,6 +5,7 @@ Nothing inside a window waits for the device or for another rank, beyond what tr
 
 import time
 from dataclasses import dataclass, field
+from statistics import median
 
 import torch
 import torch.distributed as dist
@@ -28,6 +29,11 @@ class Recording:
     settled: bool = False
     losses: list[float] = field(default_factory=list)
     gradient_norms: list[float] = field(default_factory=list)
+
+    @property
+    def step_s(self) -> float:
+        """What a step takes in the windows, in seconds."""
+        return median(window.seconds / window.steps for window in self.windows)
 
 
 @dataclass(frozen=True, kw_only=True)

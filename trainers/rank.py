@@ -30,6 +30,7 @@ from autotune.trainers import process, readback
 from autotune.trainers.binding import bind_to_numa_node
 from autotune.trainers.channel import Channel
 from autotune.trainers.collectives import counted
+from autotune.trainers.communication import communication_share
 from autotune.trainers.failures import RankError, failed
 from autotune.trainers.measure import Recording, gather, measure
 from autotune.trainers.parallelize import parallelize
@@ -73,6 +74,9 @@ def run(spec: TrialSpec, folder: Path, place: Place, channel: Channel) -> NoRetu
     recording = measure(trainer, spec.plan, channel)
     measurement = summarize(trainer, spec, recording, build_s, versions)
     measurement = replace(measurement, effective=read_back(trainer, spec, nccl_log))
+    if spec.plan.communication:
+        share = communication_share(trainer, recording.step_s)
+        measurement = replace(measurement, communication_share=share)
     if place.rank == 0:
         channel.send_last(Finished(measurement=measurement))
     channel.close()

@@ -48,7 +48,8 @@ class Measurement(Timings):
     """Whether step times had settled by then; if not, the plan's limit ended the warm-up."""
     communication_share: float | None
     """Of an optimizer step's time, in [0, 1]: what the step would be shorter by if its collectives
-    took no time. What is hidden behind computation doesn't count. None if it wasn't asked for."""
+    took no time. What is hidden behind computation doesn't count. None if it wasn't asked for, or
+    if the device doesn't let itself be profiled."""
     build_s: float
     """From process start to the first step: imports, rendezvous, building the workload."""
     warmup_s: float

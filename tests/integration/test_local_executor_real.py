@@ -47,7 +47,11 @@ def run(
         settings=settings,
         device=DeviceKind.CPU,
         plan=MeasurementPlan(
-            min_warmup_steps=1, max_warmup_steps=1, windows=2, max_steps_per_window=1
+            min_warmup_steps=1,
+            max_warmup_steps=1,
+            windows=2,
+            max_steps_per_window=1,
+            communication=True,
         ),
     )
     launch = Launch(spec=spec, nodes=1, ranks_per_node=2, directory=folder, time_limit_s=60)
@@ -65,6 +69,8 @@ def test_two_ranks_train(warm: LocalExecutor, tmp_path: Path, settings: Training
     measurement, windows = run(warm, tmp_path / "trial", settings)
     assert list(measurement.windows) == windows
     assert measurement.effective["strategy"] == settings.strategy.value
+    assert measurement.communication_share is not None
+    assert 0 <= measurement.communication_share < 1
 
 
 def test_forked_ranks_compute_what_fresh_interpreters_do(
