@@ -1,4 +1,4 @@
-"""Imports everything that a rank needs, for a parent that forks ranks.
+"""Imports everything that a rank needs, and reads its text, for a parent that forks ranks.
 
 No CUDA call is made and no thread started: both would break the forked ranks.
 """
@@ -13,6 +13,9 @@ MODULES = (
 
 
 def preload() -> None:
-    """Import the modules, once."""
+    """Once, before the first rank is forked."""
     for name in MODULES:
         importlib.import_module(name)
+    # Not imported at the top: a bare warm parent imports this module, and not torch.
+    torch, text = map(importlib.import_module, ("torch", "autotune.trainers.text"))
+    text.corpus(torch.device("cpu"))

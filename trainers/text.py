@@ -17,13 +17,15 @@ LONGEST_TEXT = 4 << 20
 
 @cache
 def corpus(device: torch.device) -> Tensor:
-    """The text on `device`, uint8, loaded once."""
+    """The text on `device`, uint8, loaded once; the host's copy is shared with forked processes."""
+    if device.type != "cpu":
+        return corpus(torch.device("cpu")).to(device)
     text = bytearray()
     for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         text += path.read_bytes()
         if len(text) >= LONGEST_TEXT:
             break
-    return torch.frombuffer(text[:LONGEST_TEXT], dtype=torch.uint8).to(device)
+    return torch.frombuffer(text[:LONGEST_TEXT], dtype=torch.uint8)
 
 
 def excerpts(

@@ -95,13 +95,26 @@ class Transformer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
+        self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.width)
         self.positions = None if config.llama else nn.Embedding(config.sequence, config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = _norm(config)
         rotation = rotary_table(config) if config.llama else None
         self.register_buffer("rotation", rotation, persistent=False)
-        self.apply(_initialise)
+
+    @torch.no_grad()
+    def initialise(self) -> None:
+        """Give every parameter and buffer its first value, whatever it holds."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=INITIAL_STD)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+            if isinstance(module, nn.LayerNorm | nn.RMSNorm):
+                module.reset_parameters()
+        if self.rotation is not None:
+            self.rotation.copy_(rotary_table(self.config))
 
     def forward(self, tokens: Tensor, chosen: Tensor | None = None) -> Tensor:
         """Logits at every position, or at the positions `chosen`[sample, i] of each sample."""
@@ -114,6 +127,19 @@ class Transformer(nn.Module):
         if chosen is not None:
             x = x.gather(1, chosen.unsqueeze(2).expand(-1, -1, x.shape[2]))
         return F.linear(x, self.embedding.weight)
+
+
+def transformer_on(device: torch.device, config: TransformerConfig) -> Transformer:
+    """A transformer that is made where it runs, its weights drawn from the device's generator.
+
+    First without memory, so that each weight is written once and not by PyTorch's layers as well;
+    on a CPU, where a billion random numbers take half a minute, that is what building costs.
+    """
+    with torch.device("meta"):
+        model = Transformer(config)
+    model.to_empty(device=device)
+    model.initialise()
+    return model
 
 
 def rotary_table(config: TransformerConfig) -> Tensor:
@@ -134,10 +160,3 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
 def _norm(config: TransformerConfig) -> nn.Module:
     kind: Callable[[int], nn.Module] = nn.RMSNorm if config.llama else nn.LayerNorm
     return kind(config.width)
-
-
-def _initialise(module: nn.Module) -> None:
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=INITIAL_STD)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from autotune.model import Form, TransformerConfig, preset
 from autotune.trainers import text
-from autotune.trainers.transformer import Transformer
+from autotune.trainers.transformer import transformer_on
 
 LEARNING_RATE = 1e-3
 MASKED_SHARE = 0.15
@@ -50,9 +50,7 @@ def build(name: str, seed: int, device: torch.device) -> Workload:
 def transformer_workload(config: TransformerConfig, seed: int, device: torch.device) -> Workload:
     """A transformer trained on text; the same weights and samples on all ranks."""
     torch.manual_seed(seed)
-    # Made where it runs: a billion random numbers take half a minute on a CPU.
-    with device:
-        model = Transformer(config)
+    model = transformer_on(device, config)
     return Workload(
         model=model,
         blocks=list(model.blocks),

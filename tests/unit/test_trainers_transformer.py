@@ -4,7 +4,13 @@ import pytest
 import torch
 
 from autotune.model import PRESETS, Form, TransformerConfig
-from autotune.trainers.transformer import Transformer, rotary_table, rotate
+from autotune.trainers.transformer import (
+    INITIAL_STD,
+    Transformer,
+    rotary_table,
+    rotate,
+    transformer_on,
+)
 
 
 def small(form: Form = Form.DECODER, *, llama: bool = False) -> TransformerConfig:
@@ -21,6 +27,20 @@ def test_it_has_the_parameters_that_the_configuration_says(config: TransformerCo
         model = Transformer(config)
     assert sum(parameter.numel() for parameter in model.parameters()) == config.parameters
     assert len(model.blocks) == config.layers
+
+
+@pytest.mark.parametrize("config", [small(), small(llama=True)], ids=["gpt", "llama"])
+def test_every_value_is_initialised(config: TransformerConfig) -> None:
+    model = transformer_on(torch.device("cpu"), config)
+    held = [*model.parameters(), *model.buffers()]
+    with torch.no_grad():
+        for tensor in held:
+            tensor.fill_(float("nan"))
+    model.initialise()
+    assert all(tensor.isfinite().all() for tensor in held)
+    assert model.embedding.weight.std().item() == pytest.approx(INITIAL_STD, rel=0.1)
+    if model.rotation is not None:
+        assert torch.equal(model.rotation, rotary_table(config))
 
 
 def test_bert_large_is_as_large_as_bert_large() -> None:
