@@ -70,15 +70,18 @@ def test_two_ranks_train(warm: LocalExecutor, tmp_path: Path, settings: Training
     assert list(measurement.windows) == windows
     assert measurement.effective["strategy"] == settings.strategy.value
     assert measurement.communication_share is not None
-    assert 0 <= measurement.communication_share < 1
+    # Under DDP it is a difference, which may be lost in the noise of single steps.
+    least = 1e-4 if settings.strategy.is_fsdp else 0.0
+    assert least <= measurement.communication_share < 1
 
 
+@pytest.mark.parametrize("settings", [DDP, FSDP_FULL], ids=["ddp", "fsdp_full"])
 def test_forked_ranks_compute_what_fresh_interpreters_do(
-    warm: LocalExecutor, tmp_path: Path
+    warm: LocalExecutor, tmp_path: Path, settings: TrainingSettings
 ) -> None:
-    forked, _ = run(warm, tmp_path / "warm", FSDP_FULL)
+    forked, _ = run(warm, tmp_path / "warm", settings)
     with LocalExecutor(cold=True) as cold:
-        fresh, _ = run(cold, tmp_path / "cold", FSDP_FULL)
+        fresh, _ = run(cold, tmp_path / "cold", settings)
     assert forked.losses == fresh.losses
     assert len(forked.losses) == 3
     assert forked.gradient_norms == fresh.gradient_norms
