@@ -6,6 +6,7 @@ import torch
 from autotune.errors import FieldError
 from autotune.model import Form, TransformerConfig
 from autotune.trainers import text
+from autotune.trainers.preload import preload
 from autotune.trainers.workload import MASK, MASKED_SHARE, Workload, build, transformer_workload
 
 CPU = torch.device("cpu")
@@ -58,6 +59,13 @@ def test_the_text_is_the_standard_librarys() -> None:
     found = bytes(text.corpus(CPU)[: 1 << 20].tolist())
     assert b"import" in found
     assert len(text.corpus(CPU)) <= text.LONGEST_TEXT
+
+
+def test_what_ranks_are_forked_from_has_read_the_text() -> None:
+    text.corpus.cache_clear()
+    preload()
+    text.corpus(CPU)
+    assert (text.corpus.cache_info().hits, text.corpus.cache_info().misses) == (1, 1)
 
 
 def test_scrambled_numbers_are_spread_and_not_negative() -> None:
