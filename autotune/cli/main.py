@@ -6,7 +6,7 @@ import sys
 import typer
 
 from autotune import __version__
-from autotune.cli import catalogue, export, inspect, knobs, run
+from autotune.cli import catalogue, diagnose, export, inspect, knobs, run
 from autotune.errors import AutotuneError, UserError
 
 EXIT_FAILED = 1
@@ -26,6 +26,7 @@ app.command("show")(inspect.show)
 app.command("best")(inspect.best)
 app.command("export")(export.export)
 app.command("knobs")(knobs.knobs)
+app.command("diagnose")(diagnose.diagnose_logs)
 app.command("instances")(catalogue.instances)
 app.command("workloads")(catalogue.workloads)
 

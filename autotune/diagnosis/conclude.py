@@ -31,7 +31,8 @@ def conclude(
     victims = _victims(findings)
     if found.role is Role.WAITER:
         return _waited(found, said, ranks, victims)
-    rank = root if found.rank is None and found.role is not Role.VICTIM else found.rank
+    is_torchruns = found.rank is None and found.role not in (Role.MACHINE, Role.VICTIM)
+    rank = root if is_torchruns else found.rank
     return _diagnosis(found, rank, victims)
 
 
@@ -100,6 +101,7 @@ def _diagnosis(found: Finding, rank: int | None, victims: set[int], why: str = "
         cause=why or signature.cause,
         action=signature.action,
         is_root=found.role is not Role.VICTIM,
+        is_precise=found.role <= Role.CLUE,
         rank=rank,
         host=found.host if rank == found.rank else "",
         victims=tuple(sorted(victims - {rank})),

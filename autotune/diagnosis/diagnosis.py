@@ -18,6 +18,8 @@ class Diagnosis:
     """What to do next."""
     is_root: bool
     """False if the logs show only victims: ranks that lost others, or were told to end."""
+    is_precise: bool
+    """The logs name the cause, not only that something failed."""
     rank: int | None
     host: str
     victims: tuple[int, ...]
