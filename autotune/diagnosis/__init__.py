@@ -8,11 +8,12 @@ from collections.abc import Iterable
 
 from autotune.diagnosis.conclude import conclude
 from autotune.diagnosis.diagnosis import Diagnosis
+from autotune.diagnosis.lines import without_controls
 from autotune.diagnosis.log import Finding, Log
 from autotune.diagnosis.progress import Progress
 from autotune.diagnosis.scan import Scan
 
-__all__ = ["Diagnosis", "Log", "diagnose"]
+__all__ = ["Diagnosis", "Log", "diagnose", "without_controls"]
 
 
 def diagnose(logs: Iterable[Log]) -> Diagnosis | None:

@@ -1,88 +1,29 @@
-"""From what was seen of a trial's ranks to how the trial ended. Pure."""
+"""From what was seen of a trial's ranks to how the trial ended. Pure.
 
-import signal
-from dataclasses import dataclass
-from enum import StrEnum
+The order of evidence: exit codes and signals, which rank was first, what our own program said of
+its failure, what the kernel says, and last the logs.
+"""
 
 from autotune.errors import quoted
 from autotune.executors.base import LaunchEnd
-from autotune.executors.log_tail import last_line
+from autotune.executors.explanation import Why, explain, kernel_says, logs_say
+from autotune.executors.launch_facts import Halt, LaunchFacts, RankEnd
 from autotune.model import Measurement, Outcome
-from autotune.model.protocol import Failed, FailureKind
-
-
-class Halt(StrEnum):
-    """Why the launcher ended a trial whose ranks hadn't failed."""
-
-    CANCEL = "cancel"
-    TIME_LIMIT = "time_limit"
-    NEVER_STARTED = "never_started"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankEnd:
-    """What is known of one rank."""
-
-    rank: int
-    exit_status: int | None
-    """A signal's number negated; None if even KILL didn't end it."""
-    ended_by_us: bool
-    """It ran until the launcher ended it."""
-    started: bool
-    lost: str = ""
-    """Why it ended by no fault of the trial and nobody knows how, or empty."""
-    failed: Failed | None = None
-    fault: str = ""
-    """What was wrong with what it sent, or empty."""
-    trouble: int | None = None
-    """Position of its first sign of trouble among those of all ranks; None if there was none."""
-    trouble_after_result: bool = False
-    log_path: str = ""
-    log_tail: str = ""
-
-    @property
-    def died(self) -> bool:
-        """It ended by itself and not well."""
-        return not self.ended_by_us and self.exit_status not in (0, None)
-
-    @property
-    def left(self) -> bool:
-        """It ended by itself, well, and sent nothing."""
-        return not self.ended_by_us and self.exit_status == 0 and self.failed is None
-
-    @property
-    def waited_in_vain(self) -> bool:
-        return self.failed is not None and self.failed.kind is FailureKind.COLLECTIVE
-
-
-@dataclass(frozen=True, kw_only=True)
-class LaunchFacts:
-    """What is known of a launch whose processes are all gone."""
-
-    ranks: tuple[RankEnd, ...]
-    measurement: Measurement | None
-    windows: int
-    """That rank 0 has closed."""
-    planned_windows: int
-    stopped: bool
-    """The loop answered a window with STOP."""
-    halt: Halt | None
-    seconds: float
-    has_environment: bool
-    """The candidate sets variables, so it may be the reason why ranks never meet."""
-    oom_kills: int
-    """Processes that the kernel ended for want of memory while the trial ran."""
-    survivors: tuple[int, ...] = ()
-    """Pids that even KILL didn't end."""
 
 
 def decide(facts: LaunchFacts) -> LaunchEnd:
     """The launch's end, with the rank that is the cause and its log."""
     if facts.survivors:
         return _survived(facts)
+    end = _decide(facts)
+    why = kernel_says(end.outcome, end.failed_rank, facts)
+    return _told(facts, why) if why else end
+
+
+def _decide(facts: LaunchFacts) -> LaunchEnd:
     cause = _cause(facts)
     if cause is not None:
-        return _end(facts, *_explain(cause, facts), cause)
+        return _told(facts, explain(cause, facts))
     if facts.measurement is not None:
         return _measured(facts, facts.measurement)
     if facts.halt is Halt.CANCEL:
@@ -141,6 +82,9 @@ def _absent(facts: LaunchFacts) -> LaunchEnd | None:
         return _end(facts, Outcome.NO_METRIC, reason, left[0])
     if not waiting:
         return None
+    why = logs_say(facts)
+    if why is not None:
+        return _told(facts, why)
     first = waiting[0]
     message = quoted(first.failed.message) if first.failed else ""
     if silent:
@@ -162,6 +106,9 @@ def _measured(facts: LaunchFacts, measurement: Measurement) -> LaunchEnd:
 
 
 def _never_started(facts: LaunchFacts) -> LaunchEnd:
+    why = logs_say(facts)
+    if why is not None:
+        return _told(facts, why)
     missing = [end for end in facts.ranks if not end.started]
     names = ", ".join(str(end.rank) for end in missing)
     reason = f"after {facts.seconds:.0f} s these ranks had not met the others: {names}"
@@ -176,44 +123,9 @@ def _survived(facts: LaunchFacts) -> LaunchEnd:
     return _end(facts, Outcome.ENVIRONMENT, reason, stuck[0] if stuck else None)
 
 
-_KINDS = {
-    FailureKind.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY,
-    FailureKind.INVALID_KNOB: Outcome.INVALID_KNOB,
-    FailureKind.COLLECTIVE: Outcome.HUNG,
-    FailureKind.NON_FINITE: Outcome.DIVERGED,
-    FailureKind.ENVIRONMENT: Outcome.ENVIRONMENT,
-    FailureKind.ERROR: Outcome.CRASHED,
-}
-
-
-def _explain(end: RankEnd, facts: LaunchFacts) -> tuple[Outcome, str]:
-    name = f"rank {end.rank}"
-    if end.failed is not None:
-        message = " ".join(end.failed.message.split())
-        reason = f"{name}: {end.failed.exception}: {message}".removesuffix(": ")
-        return _KINDS[end.failed.kind], _cut(reason)
-    if end.fault:
-        return Outcome.CRASHED, f"{name} {end.fault}"
-    status = end.exit_status or 0
-    if status < 0:
-        return _killed(name, -status, facts)
-    reason = f"{name} exited with status {status}"
-    said = last_line(end.log_tail)
-    reason = _cut(f"{reason}; the last line of its log: {said}" if said else reason)
-    # Before it has met the others a rank does no more than import; what fails it fails all.
-    return (Outcome.CRASHED if end.started else Outcome.ENVIRONMENT), reason
-
-
-def _killed(name: str, number: int, facts: LaunchFacts) -> tuple[Outcome, str]:
-    if number == signal.SIGKILL and facts.oom_kills > 0:
-        by = "most likely by the kernel's out-of-memory killer: the host's memory ran out"
-        return Outcome.OUT_OF_MEMORY, f"{name} was killed (SIGKILL), {by}"
-    signals = {member.value: member.name for member in signal.Signals}
-    return Outcome.CRASHED, f"{name} was ended by {signals.get(number, f'signal {number}')}"
-
-
-def _cut(reason: str, limit: int = 500) -> str:
-    return reason if len(reason) <= limit else f"{reason[: limit - 1]}…"
+def _told(facts: LaunchFacts, why: Why) -> LaunchEnd:
+    cause = next((end for end in facts.ranks if end.rank == why.rank), None)
+    return _end(facts, why.outcome, why.reason, cause)
 
 
 def _end(facts: LaunchFacts, outcome: Outcome, reason: str, cause: RankEnd | None) -> LaunchEnd:

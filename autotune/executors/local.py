@@ -14,9 +14,11 @@ from typing import Self
 from autotune.errors import ExecutorError
 from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow
 from autotune.executors.channel import Channels
-from autotune.executors.endings import LaunchFacts, decide
+from autotune.executors.endings import decide
 from autotune.executors.host import describe_machine
 from autotune.executors.host_limits import oom_kills
+from autotune.executors.kernel_log import KernelLog
+from autotune.executors.launch_facts import LaunchFacts
 from autotune.executors.rank_environment import RankPlace, rank_environment
 from autotune.executors.rank_process import Rank, RankCommand, end_all
 from autotune.executors.rank_starter import RankStarter
@@ -72,6 +74,7 @@ class LocalExecutor(Executor):
             ranks: list[Rank] = []
             stack.callback(end_all, ranks, term_s=self._limits.term_s)
             kills_before = oom_kills(_ROOT)
+            kernel = stack.enter_context(KernelLog())
             try:
                 self._start(launch, channels, ranks, cancel)
             except OSError as error:
@@ -93,6 +96,7 @@ class LocalExecutor(Executor):
                     seconds=seconds,
                     has_environment=bool(launch.spec.environment),
                     oom_kills=oom_kills(_ROOT) - kills_before,
+                    kernel_log=kernel.text(),
                     survivors=tuple(survivors),
                 )
             )

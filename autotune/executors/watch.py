@@ -8,8 +8,8 @@ from threading import Event
 from autotune.executors.base import OnWindow
 from autotune.executors.channel import Channels, Closed, Fault, Received
 from autotune.executors.channel import Event as ChannelEvent
-from autotune.executors.endings import Halt, RankEnd
-from autotune.executors.log_tail import log_tail
+from autotune.executors.launch_facts import Halt, RankEnd
+from autotune.executors.log_tail import log_end, log_tail
 from autotune.executors.rank_process import Rank
 from autotune.model import Measurement
 from autotune.model.protocol import (
@@ -213,4 +213,5 @@ class Watch:
             trouble_after_result=seen.trouble_after_result,
             log_path=str(rank.log_path),
             log_tail=log_tail(rank.log_path),
+            log_end="" if status == 0 else log_end(rank.log_path),
         )

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.executors.endings import Halt, LaunchFacts, RankEnd, decide
+from autotune.executors.endings import decide
+from autotune.executors.launch_facts import Halt, LaunchFacts, RankEnd
 from autotune.model import Measurement, Outcome, Window
 from autotune.model.protocol import Failed, FailureKind
 
