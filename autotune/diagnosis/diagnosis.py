@@ -28,9 +28,3 @@ class Diagnosis:
     """The line that shows it, without colours and prefixes."""
     log: str
     line: int
-
-    @property
-    def sentence(self) -> str:
-        """Rank, cause and next action."""
-        who = "" if self.rank is None else f"rank {self.rank}: "
-        return f"{who}{self.cause}; {self.action}"

@@ -46,7 +46,9 @@ def logs_say(facts: LaunchFacts) -> Why | None:
     found = diagnose(map(_log, facts.ranks))
     if found is None or not found.is_precise:
         return None
-    return Why(found.outcome, cut(found.sentence), found.rank)
+    return Why(
+        found.outcome, cut(f"{_named(found)}{found.cause}: {found.quote}", found.action), found.rank
+    )
 
 
 def kernel_says(outcome: Outcome, rank: int | None, facts: LaunchFacts) -> Why | None:
@@ -105,13 +107,17 @@ def _in_log(end: RankEnd, why: Why, facts: LaunchFacts) -> Why:
         # It waited for another rank until it gave up: all logs together tell for which.
         found = diagnose(map(_log, facts.ranks))
         if found is not None:
-            who = "" if found.rank is None else f"rank {found.rank}: "
-            reason = cut(f"{who}{found.cause}; {why.reason}", found.action)
+            reason = cut(f"{_named(found)}{found.cause}; {why.reason}", found.action)
             return Why(found.outcome, reason, found.rank)
     if found is None or not found.is_precise:
         return why
-    reason = cut(f"{why.reason.partition(';')[0]}: {found.cause}", found.action)
+    ended = why.reason.partition(";")[0]
+    reason = cut(f"{ended}: {found.cause}: {found.quote}", found.action)
     return Why(found.outcome, reason, end.rank)
+
+
+def _named(found: Diagnosis) -> str:
+    return "" if found.rank is None else f"rank {found.rank}: "
 
 
 def _log(end: RankEnd) -> Log:

@@ -11,7 +11,7 @@ from autotune.model.measurement import (
     Timings,
     Window,
 )
-from autotune.model.outcome import Outcome
+from autotune.model.outcome import TREATMENTS, Lesson, Outcome, Treatment
 from autotune.model.settings import (
     BFLOAT16_FROM,
     ActivationCheckpointing,
@@ -47,6 +47,7 @@ __all__ = [
     "PRESETS",
     "SCHEMA",
     "SIMULATED",
+    "TREATMENTS",
     "ActivationCheckpointing",
     "AnyMeasurement",
     "BestConfiguration",
@@ -60,6 +61,7 @@ __all__ = [
     "Form",
     "Gpu",
     "KnobValue",
+    "Lesson",
     "Machine",
     "Measurement",
     "MeasurementPlan",
@@ -76,6 +78,7 @@ __all__ = [
     "Timings",
     "TrainingSettings",
     "TransformerConfig",
+    "Treatment",
     "Trial",
     "TrialSpec",
     "Window",

@@ -1,5 +1,6 @@
-"""How a trial ended."""
+"""How a trial ended, and what follows from it."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -27,28 +28,58 @@ class Outcome(StrEnum):
     """Ended because the person or the controller stopped the run."""
 
     @property
+    def treatment(self) -> "Treatment":
+        """What follows from it."""
+        return TREATMENTS[self]
+
+    @property
     def is_infeasible(self) -> bool:
         """Whether the candidate itself is what failed, so that trying it again is pointless."""
-        return self in _INFEASIBLE
+        return self.treatment.lesson is Lesson.INFEASIBLE
 
     @property
     def is_final(self) -> bool:
         """Whether the trial tells something about its candidate; if not, it may be run again."""
-        return self not in _RETRIED
+        return self.treatment.lesson is not Lesson.NOTHING
 
 
-_INFEASIBLE = {
-    Outcome.OUT_OF_MEMORY,
-    Outcome.HUNG,
-    Outcome.CRASHED,
-    Outcome.INVALID_KNOB,
-    Outcome.DIVERGED,
-    Outcome.TIMED_OUT,
-    Outcome.NO_METRIC,
+class Lesson(StrEnum):
+    """What a trial's outcome teaches the search about its candidate."""
+
+    SCORE = "score"
+    LOST = "lost"
+    """It is worse than the best so far; nobody knows by how much."""
+    INFEASIBLE = "infeasible"
+    """It doesn't work here, and neither does what needs more of what it lacked."""
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Treatment:
+    """What follows from an outcome."""
+
+    lesson: Lesson
+    retries: int = 0
+    """Further launches of the same candidate, elsewhere if possible."""
+    ends_study_after: int | None = None
+    """So many of such outcomes in a row end the study."""
+
+
+_INFEASIBLE = Treatment(lesson=Lesson.INFEASIBLE, ends_study_after=10)
+_MACHINES_FAULT = Treatment(lesson=Lesson.NOTHING, retries=2, ends_study_after=3)
+TREATMENTS = {
+    Outcome.COMPLETED: Treatment(lesson=Lesson.SCORE),
+    Outcome.PRUNED: Treatment(lesson=Lesson.LOST),
+    Outcome.OUT_OF_MEMORY: _INFEASIBLE,
+    Outcome.HUNG: _INFEASIBLE,
+    Outcome.CRASHED: _INFEASIBLE,
+    Outcome.INVALID_KNOB: _INFEASIBLE,
+    Outcome.DIVERGED: _INFEASIBLE,
+    Outcome.TIMED_OUT: _INFEASIBLE,
+    Outcome.NO_METRIC: _INFEASIBLE,
+    Outcome.PREEMPTED: _MACHINES_FAULT,
+    Outcome.PLACEMENT: _MACHINES_FAULT,
+    Outcome.ENVIRONMENT: _MACHINES_FAULT,
+    Outcome.CANCELLED: Treatment(lesson=Lesson.NOTHING),
 }
-_RETRIED = {
-    Outcome.PREEMPTED,
-    Outcome.PLACEMENT,
-    Outcome.ENVIRONMENT,
-    Outcome.CANCELLED,
-}
+"""The one place that says so; docs/outcomes.md has it for people."""

@@ -110,7 +110,7 @@ def test_nothing_raises_on_garbage(raw: bytes) -> None:
 
 
 def is_sane(found: Diagnosis) -> bool:
-    return len(found.quote) <= 300 and len(found.sentence) < 1000 and found.line >= 1
+    return len(found.quote) <= 300 and len(found.cause) < 500 and found.line >= 1
 
 
 @given(st.text(max_size=200))

@@ -74,7 +74,7 @@ def test_a_victim_that_speaks_first_is_not_the_cause(victim: str) -> None:
 def test_of_ranks_with_logs_of_their_own() -> None:
     found = of_ranks(PEER, OUT_OF_MEMORY, "ok", "RuntimeError: Broken pipe")
     assert (found.rank, found.log, found.victims) == (1, "rank-1.log", (0, 3))
-    assert found.sentence.startswith("rank 1: the GPU's memory ran out")
+    assert found.cause.startswith("the GPU's memory ran out")
 
 
 def test_what_is_written_first_is_the_cause_of_what_follows() -> None:

@@ -132,7 +132,7 @@ def test_a_log_names_what_all_ranks_waited_for() -> None:
     log = "OSError: [Errno 28] No space left on device"
     end = end_of(waiting(0), rank(1, -15, log, ended_by_us=True, trouble=None))
     assert (end.outcome, end.failed_rank) == (Outcome.ENVIRONMENT, 1)
-    assert end.reason.startswith("rank 1: a disk, /dev/shm or a quota is full; free space")
+    assert end.reason.startswith(f"rank 1: a disk, /dev/shm or a quota is full: {log}; free space")
     silent = end_of(waiting(0), rank(1, -15, "step 3", ended_by_us=True, trouble=None))
     assert (silent.outcome, silent.failed_rank) == (Outcome.HUNG, 1)
 
