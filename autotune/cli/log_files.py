@@ -40,7 +40,7 @@ def read(paths: Sequence[Path]) -> Iterator[Log]:
     for path in paths:
         try:
             if path == STDIN:
-                yield Log(name="stdin", parts=_parts(sys.stdin.buffer, share))
+                yield Log(name="stdin", parts=_parts(_stdin(), share))
             else:
                 with path.open("rb") as file:
                     parts = _parts(file, share)
@@ -124,6 +124,12 @@ def _parts(stream: BinaryIO, limit: int) -> tuple[tuple[int, str], ...]:
     # The tail begins within a line, whose end says nothing.
     _, _, tail = tail.partition(b"\n")
     return (1, _text(head)), (head.count(b"\n") + lines + 2, _text(tail))
+
+
+def _stdin() -> BinaryIO:
+    if sys.stdin is None:
+        raise FieldError("LOG", str(STDIN), "can't be read: stdin is closed")
+    return sys.stdin.buffer
 
 
 def _text(raw: bytes) -> str:

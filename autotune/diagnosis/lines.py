@@ -22,7 +22,7 @@ _PREFIXES = tuple(
         r"\[rank ?(?P<rank>\d{1,6})\]:? ?",  # torchrun, PyTorch's C++ log
         r"\[[a-z_]{1,32}(?P<rank>\d{1,6})\]: ?",  # torchrun --tee: role and local rank
         r"\[\d{1,6},(?P<rank>\d{1,6})\]<std(?:out|err|diag)>: ?",  # mpirun --tag-output
-        r"(?P<rank>\d{1,5}):(?: |(?=[a-z\[]))",  # srun --label
+        r"(?P<label>\d{1,5}):(?: |(?=[a-z\[]))",  # srun --label
         r"\([a-z_][\w.]{0,63} pid=\d{1,10}"
         r"(?:, ip=(?P<host>[0-9a-f.:]{2,45}))?(?:, rank=(?P<rank>\d{1,6}))?\) ?",  # Ray
         rf"\[?{_TIME}\]?(?: \| | ?- | )?",
@@ -52,6 +52,8 @@ class Line:
     text: str
     """Without prefixes and control characters, as long as it is read."""
     rank: int | None = None
+    is_rank_sure: bool = True
+    """False for a bare number at the line's start, which may count steps as well."""
     host: str = ""
 
     @property
@@ -105,6 +107,7 @@ def _ends(raw: str) -> str:
 
 def _line(number: int, text: str) -> Line:
     rank: int | None = None
+    label: int | None = None
     host = ""
     for _ in range(_MOST_PREFIXES):
         match = next(filter(None, (prefix.match(text) for prefix in _PREFIXES)), None)
@@ -112,12 +115,19 @@ def _line(number: int, text: str) -> Line:
             break
         said = match.groupdict()
         rank = _number(said.get("rank"), rank)
+        label = _number(said.get("label"), label)
         host = said.get("host") or host
         text = text[match.end() :]
     named = _RANK.search(text[:_HEAD])
     rank = _number(named[1] if named else None, rank)
     nccl = _NCCL_HOST.search(text[:_HEAD])
-    return Line(number=number, text=text, rank=rank, host=nccl[1] if nccl else host)
+    return Line(
+        number=number,
+        text=text,
+        rank=label if rank is None else rank,
+        is_rank_sure=label is None or rank is not None,
+        host=nccl[1] if nccl else host,
+    )
 
 
 def _number(text: str | None, otherwise: int | None) -> int | None:

@@ -27,7 +27,7 @@ class Scan:
 
     def __init__(self, log: Log) -> None:
         self.ranks: set[int] = set() if log.rank is None else {log.rank}
-        """That have written something."""
+        """That have certainly written something."""
         self.progress: list[Progress] = []
         self._log = log
         self._found: dict[tuple[str, int | None, bool, Role], Finding] = {}
@@ -66,7 +66,7 @@ class Scan:
         """Whose line it is: what it says itself, else whose log it is."""
         for rank in (self._summary.rank, line.rank, self._log.rank):
             if rank is not None:
-                if len(self.ranks) < MOST_KEPT:
+                if line.is_rank_sure and len(self.ranks) < MOST_KEPT:
                     self.ranks.add(rank)
                 return rank
         return None

@@ -53,3 +53,8 @@ def test_what_can_not_be_read_is_a_usage_error(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "nowhere.log" in done.stderr
     assert done.stdout == ""
+    closed = subprocess.run(
+        ["/bin/sh", "-c", f"exec {sys.executable} -m autotune diagnose - <&-"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (closed.returncode, closed.stderr.count("\n")) == (2, 1)

@@ -174,6 +174,11 @@ def test_a_silent_rank_is_named_without_a_watchdog() -> None:
     assert (found.outcome, found.rank) == (Outcome.HUNG, 1)
 
 
+def test_numbers_of_steps_are_no_ranks() -> None:
+    found = of("1: loss 3.4", "2: loss 3.3", timeout(0))
+    assert found.rank is None
+
+
 def test_an_exception_is_quoted_not_its_traceback() -> None:
     found = of(
         "[rank1]: Traceback (most recent call last):",
