@@ -62,7 +62,7 @@ def _first(pool: Sequence[Finding], root: int | None) -> Finding:
     Symptoms, and lines of different logs, have no such order: the more specific counts.
     """
     if pool[0].role is Role.SYMPTOM:
-        return min(pool, key=lambda f: (CATALOGUE.order[f.signature.name], _misses(f, root)))
+        return min(pool, key=lambda f: (_misses(f, root), CATALOGUE.order[f.signature.name]))
     by_log: dict[str, Finding] = {}
     for finding in sorted(pool, key=lambda f: _misses(f, root)):
         by_log.setdefault(finding.log, finding)

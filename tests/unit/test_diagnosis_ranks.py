@@ -91,6 +91,30 @@ def test_the_machine_is_the_cause_of_what_programs_say() -> None:
     assert (found.outcome, found.signature) == (Outcome.ENVIRONMENT, "xid-off-the-bus")
 
 
+def test_a_machine_that_fails_is_no_rank_of_torchruns() -> None:
+    kernel = "[ 1234.567890] NVRM: Xid (PCI:0000:10:1c): 79, GPU has fallen off the bus."
+    assert of(kernel, summary((1, "1"))).rank is None
+
+
+def test_torchruns_first_rank_counts_before_one_that_is_logged_first() -> None:
+    full = "[rank0]: OSError: [Errno 28] No space left on device"
+    found = of(full, f"[rank1]: {OUT_OF_MEMORY}", summary((0, "1"), (1, "1")))
+    assert (found.outcome, found.rank) == (Outcome.OUT_OF_MEMORY, 1)
+
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3\nValueError: bad'
+
+
+def test_of_symptoms_the_more_specific_counts() -> None:
+    found = of(TRACEBACK, "Fatal Python error: Segmentation fault")
+    assert found.signature == "segmentation-fault"
+
+
+def test_a_rank_that_torchrun_killed_after_the_first_is_not_the_cause() -> None:
+    found = of(TRACEBACK, summary((1, "-9"), (0, "1")))
+    assert (found.signature, found.rank) == ("exception", 0)
+
+
 def test_a_symptom_is_explained_by_a_clue() -> None:
     fallback = "node-a:79:79 [0] x:180 NCCL WARN NET/OFI No eligible providers were found"
     assert diagnose([Log.of(fallback)]) is None

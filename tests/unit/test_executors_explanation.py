@@ -156,6 +156,8 @@ def test_the_kernel_does_not_change_what_is_told_otherwise() -> None:
     assert end_of(rank(0, 1, failed=failed), kernel_log=XID).outcome is Outcome.OUT_OF_MEMORY
     secondary = XID.replace("79", "43").partition(" GPU")[0]
     assert end_of(rank(0, -11), kernel_log=secondary).outcome is Outcome.CRASHED
+    other = "Out of memory: Killed process 99 (chrome) total-vm:9kB, anon-rss:9kB"
+    assert end_of(rank(0, -11), kernel_log=other).outcome is Outcome.CRASHED
 
 
 def test_the_kernels_log_is_followed_record_by_record(tmp_path: Path) -> None:
