@@ -28,9 +28,10 @@ def conclude(
     if not pool:
         return None
     found = _first(pool, root)
-    victims = _victims(findings)
+    victims = _ranks(findings, Role.WAITER, Role.VICTIM)
     if found.role is Role.WAITER:
-        return _waited(found, said, ranks, victims)
+        suspect, why = _suspect(findings, said, ranks)
+        return _diagnosis(found, suspect, victims, why)
     is_torchruns = found.rank is None and found.role not in (Role.MACHINE, Role.VICTIM)
     rank = root if is_torchruns else found.rank
     return _diagnosis(found, rank, victims)
@@ -74,23 +75,27 @@ def _misses(finding: Finding, root: int | None) -> bool:
     return root is not None and finding.rank not in (root, None)
 
 
-def _victims(findings: Sequence[Finding]) -> set[int]:
-    roles = (Role.WAITER, Role.VICTIM)
+def _ranks(findings: Sequence[Finding], *roles: Role) -> set[int]:
     return {f.rank for f in findings if f.role in roles and f.rank is not None}
 
 
-def _waited(
-    found: Finding, said: Sequence[Progress], ranks: Collection[int], victims: set[int]
-) -> Diagnosis:
-    """A collective, or a rendezvous, that never ended: the rank to look at is another one."""
+def _suspect(
+    findings: Sequence[Finding], said: Sequence[Progress], ranks: Collection[int]
+) -> tuple[int | None, str]:
+    """The rank that others waited for in a collective or a rendezvous, and why it is that one.
+
+    It is one that has said nothing of the kind, or the only one that didn't wait: a rank that
+    comes too late finds the others gone.
+    """
     suspect, why = behind(said, ranks)
-    if suspect is None:
-        silent = sorted(set(ranks) - victims)
-        if found.rank is None or not silent:
-            # Who is at fault is unknown; the waiter isn't.
-            return _diagnosis(found, None, victims, why)
-        suspect, why = silent[0], f"it said nothing while rank {found.rank} waited for it"
-    return _diagnosis(found, suspect, victims, why)
+    waiters = _ranks(findings, Role.WAITER)
+    if why or not waiters:
+        return suspect, why
+    silent = sorted(set(ranks) - _ranks(findings, Role.WAITER, Role.VICTIM))
+    others = set(ranks) - waiters
+    if not silent and len(others) != 1:
+        return None, ""
+    return min(silent or others), f"rank {min(waiters)} waited for it in vain"
 
 
 def _diagnosis(found: Finding, rank: int | None, victims: set[int], why: str = "") -> Diagnosis:

@@ -203,6 +203,14 @@ def test_numbers_of_steps_are_no_ranks() -> None:
     assert found.rank is None
 
 
+def test_a_rank_that_came_too_late_is_the_one_that_others_waited_for() -> None:
+    waited = "[rank0]: RuntimeError: [x.cc:78] Timed out waiting 20000ms for recv operation to "
+    found = of(f"{waited}complete", summary((1, "-15"), (0, "1")))
+    assert (found.outcome, found.rank, found.victims) == (Outcome.HUNG, 1, (0,))
+    three = of(f"{waited}complete", f"[rank1]: {PEER}", f"[rank2]: {PEER}")
+    assert (three.outcome, three.rank) == (Outcome.HUNG, None)
+
+
 def test_an_exception_is_quoted_not_its_traceback() -> None:
     found = of(
         "[rank1]: Traceback (most recent call last):",
