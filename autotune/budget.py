@@ -5,15 +5,16 @@ from dataclasses import dataclass
 
 from autotune.errors import FieldError, UserError
 from autotune.loop.plan import BASELINE_LAUNCHES
-from autotune.loop.study import SEARCH_WINDOW_S
+from autotune.loop.study import plans
 from autotune.machines import Place
-from autotune.model import DeviceKind, MeasurementPlan
+from autotune.model import DeviceKind
 from autotune.scoring.design import MIN_ROUNDS
 
 FIELD = "--budget"
 DEFAULT_BUDGET_S = 600.0
-_BUDGET = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|usd)?")
-_UNIT_S = {None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATIONS = "has to be a duration above 0, such as 90s, 30m or 2h"
+_SUMS = "has to be a duration or a sum above 0, such as 90s, 30m, 2h or 20usd"
 _START_S = {DeviceKind.CPU: 0.5, DeviceKind.CUDA: 6.0}
 """Seconds of a launch that are not windows: ranks, building, warm-up. On CPU it was measured with
 two ranks and the smallest workload; CUDA's contexts and NCCL take longer."""
@@ -29,14 +30,9 @@ class Budget:
     @classmethod
     def parse(cls, text: str) -> "Budget":
         """From 90s, 30m, 2h or 20usd. Raises FieldError for anything else."""
-        match = _BUDGET.fullmatch(text.strip().lower())
-        amount = float(match[1]) if match else 0.0
-        if match is None or amount <= 0:
-            rule = "has to be a duration or a sum above 0, such as 90s, 30m, 2h or 20usd"
-            raise FieldError(FIELD, text, rule)
-        if match[2] == "usd":
-            return cls(usd=amount)
-        return cls(seconds=amount * _UNIT_S[match[2]])
+        if text.strip().lower().endswith("usd"):
+            return cls(usd=_amount(text, FIELD, text.strip()[:-3], _SUMS))
+        return cls(seconds=seconds(text, FIELD, _SUMS))
 
     def in_seconds(self, place: Place, nodes: int) -> float | None:
         """Wall time that it comes to. Raises UserError if there is no price to divide by."""
@@ -64,17 +60,32 @@ class Budget:
         )
 
 
-def least_s(device: DeviceKind) -> float:
+def seconds(text: str, field: str, rule: str = _DURATIONS) -> float:
+    """Seconds in 90s, 30m or 2h; a bare number is seconds. Raises FieldError with `rule`."""
+    written = text.strip().lower()
+    unit = written[-1:]
+    number = written[:-1] if unit in _UNIT_S else written
+    return _amount(text, field, number, rule) * _UNIT_S.get(unit, 1.0)
+
+
+def _amount(text: str, field: str, number: str, rule: str) -> float:
+    amount = float(number) if re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", number) else 0.0
+    if amount <= 0:
+        raise FieldError(field, text, rule)
+    return amount
+
+
+def least_s(device: DeviceKind, window_s: float | None = None) -> float:
     """Seconds for the baseline, one candidate, and its confirmation."""
-    plan = MeasurementPlan()
-    whole_s = plan.windows * plan.window_s + _START_S[device]
-    candidate_s = plan.windows * SEARCH_WINDOW_S + _START_S[device]
+    whole_s, candidate_s = (
+        plan.windows * plan.window_s + _START_S[device] for plan in plans(window_s)
+    )
     return (BASELINE_LAUNCHES + 2 * MIN_ROUNDS) * whole_s + candidate_s
 
 
-def check_budget(budget_s: float, device: DeviceKind) -> None:
+def check_budget(budget_s: float, device: DeviceKind, window_s: float | None = None) -> None:
     """Raises FieldError for a time in which nothing could be confirmed."""
-    least = least_s(device)
+    least = least_s(device, window_s)
     if budget_s < least:
         raise FieldError(
             FIELD,

@@ -39,7 +39,7 @@ def build_spec(request: Request, target: Target, space: Space, place: Place) -> 
     if budget_s is None and request.max_trials is None:
         budget_s = DEFAULT_BUDGET_S
     if budget_s is not None:
-        check_budget(budget_s, space.facts.device)
+        check_budget(budget_s, space.facts.device, request.window_s)
     return StudySpec(
         target=target,
         budget_s=budget_s,
@@ -54,6 +54,7 @@ def build_spec(request: Request, target: Target, space: Space, place: Place) -> 
         environment=space.facts.environment,
         landscape=request.landscape.name if request.landscape else "",
         landscape_text=request.landscape.text if request.landscape else "",
+        window_s=request.window_s,
         search=request.strategy,
         output=str(request.output) if request.output else None,
     )

@@ -59,6 +59,7 @@ class Request:
     global_batch: int | None = None
     budget: Budget = field(default_factory=Budget)
     max_trials: int | None = None
+    window_s: float | None = None
     seed: int = 0
     strategy: str = StudySpec.search
     pinned: Mapping[str, str] = field(default_factory=dict)

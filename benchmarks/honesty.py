@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from statistics import fmean
 
+from simulated_studies import Scene, study, table
+
 from autotune.model import Conclusion
-from benchmarks.simulated_studies import Scene, study, table
 
 NOISE_PERCENT = (1.0, 2.0, 4.0, 8.0)
 EQUAL, BETTER = "all-equal", "one-better"

@@ -11,10 +11,12 @@ theirs by torchrun (trial_overhead.py).
 
 import argparse
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from threading import Event
+
+from simulated_studies import Scene, study, table
 
 from autotune.executors.base import Launch
 from autotune.executors.simulated import SimulatedExecutor, VirtualClock
@@ -22,7 +24,6 @@ from autotune.model import MeasurementPlan, TrialSpec
 from autotune.model.protocol import Verdict
 from autotune.scoring.score import score
 from autotune.strategies import build_strategy
-from benchmarks.simulated_studies import Scene, study, table
 
 WITHIN = 0.98
 FIXED = MeasurementPlan(windows=1, window_s=1e6, max_steps_per_window=20)
@@ -43,6 +44,7 @@ class Cost:
 
 
 def ours(scene: Scene, seed: int) -> Cost:
+    """Our study, to its end."""
     end, trials, seconds = study(scene, seed)
     rate = scene.rate(end.decision.candidate)
     found = rate >= WITHIN * scene.rate(scene.best)
@@ -110,6 +112,7 @@ def exhaustive_s(scene: Scene) -> float:
 
 
 def main() -> None:
+    """Run all searches and print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--scenes", nargs="*", default=SCENES)
@@ -117,17 +120,11 @@ def main() -> None:
     chosen = parser.parse_args()
     rows: list[list[object]] = []
     for name in chosen.scenes:
-        mine = Scene.of(name)
+        recorded = Scene.of(name)
         # A landscape of a GPU machine has launches of its own cost, the same for both.
-        on_cpu = not mine.machine.gpus
-        mine = (
-            replace(mine, landscape=replace(mine.landscape, launch_s=FORKED_S)) if on_cpu else mine
-        )
-        other = (
-            replace(mine, landscape=replace(mine.landscape, launch_s=TORCHRUN_S))
-            if on_cpu
-            else mine
-        )
+        on_cpu = not recorded.machine.gpus
+        mine = recorded.launched_in(FORKED_S) if on_cpu else recorded
+        other = recorded.launched_in(TORCHRUN_S) if on_cpu else recorded
         costs = [ours(mine, seed) for seed in range(chosen.seeds)]
         exhaustive = exhaustive_s(other)
         for against in chosen.against:
@@ -135,6 +132,7 @@ def main() -> None:
             quarter = sum(
                 c.found and c.seconds <= r.seconds / 4 for c, r in zip(costs, rivals, strict=True)
             )
+            ratios = [c.seconds / r.seconds for c, r in zip(costs, rivals, strict=True)]
             rows.append(
                 [
                     name,
@@ -145,7 +143,7 @@ def main() -> None:
                     against,
                     f"{sum(r.found for r in rivals)} of {chosen.seeds}",
                     f"{median(r.seconds for r in rivals):.0f}",
-                    f"{median(c.seconds / r.seconds for c, r in zip(costs, rivals, strict=True)):.2f}",
+                    f"{median(ratios):.2f}",
                     f"{quarter} of {chosen.seeds}",
                 ]
             )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from autotune.cli.simulated import on_landscape
@@ -13,7 +14,7 @@ from autotune.executors.simulated import SimulatedExecutor, VirtualClock
 from autotune.loop.study import StudyEnd, StudyRunner
 from autotune.machines import simulated_place
 from autotune.model import Candidate, Machine, Study, StudySpec, StudyStatus, Target, Trial
-from autotune.request import Request, build_space, build_target
+from autotune.request import Request, Spaces, build_space, build_target
 from autotune.space.space import Space
 from autotune.storage import MemoryStore
 from autotune.strategies import build_strategy
@@ -33,10 +34,10 @@ class Scene:
     space: Space
 
     @classmethod
-    def of(cls, name: str, **changes: object) -> "Scene":
+    def of(cls, name: str, space: Spaces | None = None, **changes: object) -> "Scene":
         """The shipped landscape called `name`, with `changes` to its fields."""
         source = LandscapeSource.of(name)
-        request = on_landscape(Request(), source)
+        request = on_landscape(Request(space=space or Spaces()), source)
         place = simulated_place(source)
         target = build_target(request, place.machine)
         return cls(
@@ -45,6 +46,10 @@ class Scene:
             target=target,
             space=build_space(request, place, target),
         )
+
+    def launched_in(self, seconds: float) -> "Scene":
+        """The same with another cost of a launch."""
+        return replace(self, landscape=replace(self.landscape, launch_s=seconds))
 
     def rate(self, candidate: Candidate) -> float:
         """True samples/s; 0 for one that can't run."""
@@ -56,7 +61,7 @@ class Scene:
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
         """All of them, or as many as are looked at."""
-        return tuple(c for c, _ in zip(self.space.candidates(), range(_MOST_CANDIDATES)))
+        return tuple(islice(self.space.candidates(), _MOST_CANDIDATES))
 
     @property
     def is_complete(self) -> bool:
@@ -96,12 +101,11 @@ def study(
     )
     store.add_study(record)
     clock = VirtualClock()
-    landscape = replace(scene.landscape, seed=scene.landscape.seed)
     end = StudyRunner(
         study=record,
         space=scene.space,
         strategy=build_strategy(strategy, scene.space, seed),
-        executor=SimulatedExecutor(landscape, scene.machine, clock=clock),
+        executor=SimulatedExecutor(scene.landscape, scene.machine, clock=clock),
         store=store,
         folder=Path("unused"),
         clock=clock,

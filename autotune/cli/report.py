@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from statistics import fmean
 
 from autotune.cli.documents import kind
 from autotune.cli.render import (
@@ -22,6 +23,7 @@ from autotune.model import (
     Candidate,
     Conclusion,
     Evidence,
+    Measurement,
     Phase,
     Study,
     Trial,
@@ -53,6 +55,8 @@ def print_answer(
     console.print(f"  because    {end.decision.reason}", markup=False)
     if end.evidence is not None:
         _print_evidence(end.evidence, end.decision.candidate, trials)
+        if shares := communication_text(trials, end.decision.candidate):
+            console.print(f"  waits      {shares}", markup=False)
     _print_course(end)
     _print_notes(end)
     if saved.path is not None:
@@ -99,6 +103,22 @@ def _print_course(end: StudyEnd) -> None:
     if end.drift.per_second:
         percent = end.drift.percent_per_hour
         console.print(f"  drift      {percent:+.1f} % an hour, corrected for", markup=False)
+
+
+def communication_text(trials: Sequence[Trial], chosen: Candidate) -> str:
+    """The share of a step that is communication which nothing hides; empty if not measured."""
+    baseline = _baseline(trials)
+    arms = {"baseline": baseline, "winner": None if chosen == baseline else chosen}
+    shares = {name: _communication(trials, arm) for name, arm in arms.items() if arm is not None}
+    parts = [f"{name} {100 * share:.0f} %" for name, share in shares.items() if share is not None]
+    return f"for communication, of a step: {', '.join(parts)}" if parts else ""
+
+
+def _communication(trials: Sequence[Trial], candidate: Candidate) -> float | None:
+    measured = [trial.scored for trial in trials if trial.candidate == candidate]
+    shares = [one.communication_share for one in measured if isinstance(one, Measurement)]
+    known = [share for share in shares if share is not None]
+    return fmean(known) if known else None
 
 
 def noise_text(noise: Noise) -> str:

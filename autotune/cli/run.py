@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from autotune.answers import keep_answer, shared_before
-from autotune.budget import Budget
+from autotune.budget import Budget, seconds
 from autotune.cli.options import (
     BatchOption,
     ColdOption,
@@ -85,6 +85,15 @@ def run(
         int,
         typer.Option("--seed", min=0, max=2**32 - 1, help="Of the search, the model and the data."),
     ] = 0,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            "--window",
+            metavar="DURATION",
+            help="Length of a measured window, of which a trial has five; those of the search are "
+            "half as long. Longer ones for steps that take seconds. Default: 0.5s.",
+        ),
+    ] = None,
     storage: StorageOption = None,
     output: OutputOption = None,
     format_: FormatOption = Format.TABLE,
@@ -116,6 +125,7 @@ def run(
         global_batch=global_batch,
         budget=Budget() if budget is None else Budget.parse(budget),
         max_trials=trials,
+        window_s=None if window is None else seconds(window, "--window"),
         seed=seed,
         strategy=strategy,
         pinned=assignments(set_ or [], "--set"),

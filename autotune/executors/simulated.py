@@ -20,6 +20,7 @@ from autotune.model import (
     Window,
 )
 from autotune.model.protocol import Verdict
+from autotune.space.gpus import compute_capability
 from autotune.space.memory import MemoryJob, capacity_of, predict
 from autotune.space.nccl import NcclVersion
 
@@ -193,6 +194,9 @@ class _Course:
             nodes=self.launch.nodes,
             ranks_per_node=self.launch.ranks_per_node,
             nccl=NcclVersion.parse(nccl) if nccl else None,
+            compute_capability=min(
+                (compute_capability(gpu.name) for gpu in self.machine.gpus), default=0
+            ),
         )
         share = self.landscape.memory_percent / 100
         predicted = predict(job, spec.settings, spec.environment)

@@ -14,9 +14,9 @@ from autotune.model import Candidate
 from autotune.strategies.base import Comparison, SearchStrategy
 
 FINALISTS = 2
-MAX_LAUNCHES = 4
+MAX_LAUNCHES = 6
 """Of one contender; more than that is what confirmation is for."""
-MOST_CONTENDERS = 6
+MOST_CONTENDERS = 12
 CLOSE = 1.64
 """Standard errors of a difference within which a candidate may be the better one: it is missed in
 one case of twenty."""
@@ -39,8 +39,12 @@ class Beliefs:
         """Whether it is open that `candidate` is better than `other`."""
         if not self.ledger.has_measured(other):
             return True
+        return self.at_most(candidate, other) >= 0
+
+    def at_most(self, candidate: Candidate, other: Candidate) -> float:
+        """How far `candidate` may be ahead of `other`, in log(score)."""
         found = self.compare(candidate, other)
-        return found.ahead + CLOSE * found.deviation >= 0
+        return found.ahead + CLOSE * found.deviation
 
     def compare(self, one: Candidate, other: Candidate) -> Comparison:
         """What is thought of the two."""
@@ -90,13 +94,18 @@ class Contest:
         return list(self.rivals[:FINALISTS])
 
     def next(self) -> Candidate | None:
-        """Who is launched again; None when that would change little."""
-        rivals = self.rivals
-        if len(rivals) < 2:
+        """Who is launched again; None when that would change little.
+
+        The best and whoever may be furthest ahead of it, in turns. Source: Kalyanakrishnan, Tewari,
+        Auer and Stone, PAC Subset Selection in Stochastic Multi-armed Bandits (2012), LUCB.
+        """
+        launches = {arm: len(self.beliefs.ledger.arms[arm].rates) for arm in self.rivals}
+        open_ = [arm for arm in self.rivals[1:] if launches[arm] < MAX_LAUNCHES]
+        if not open_:
             return None
-        launches = {arm: len(self.beliefs.ledger.arms[arm].rates) for arm in rivals}
-        least = min(rivals, key=lambda arm: launches[arm])
-        return least if launches[least] < MAX_LAUNCHES else None
+        best = self.rivals[0]
+        challenger = max(open_, key=lambda arm: self.beliefs.at_most(arm, best))
+        return min((best, challenger), key=lambda arm: launches[arm])
 
 
 def hoped_gain(ledger: Ledger, baseline: Candidate, best: Candidate) -> float:

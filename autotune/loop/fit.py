@@ -211,6 +211,7 @@ def memory_job(space: Space, config: TransformerConfig) -> MemoryJob:
         nodes=facts.nodes,
         ranks_per_node=facts.ranks_per_node,
         nccl=NcclVersion.parse(facts.nccl) if facts.nccl else None,
+        compute_capability=facts.compute_capability,
     )
 
 

@@ -82,11 +82,6 @@ class Ledger:
         return self._elapsed_s
 
     @property
-    def has_left_search(self) -> bool:
-        """Whether contenders or finalists have been launched, after which none is searched."""
-        return bool(self.contests or self.confirmations)
-
-    @property
     def leader(self) -> Leader | None:
         """The candidate with the best readings before confirmation."""
         if self._leader is None:

@@ -16,7 +16,7 @@ NOISY_LAUNCHES = 5
 """Of the baseline, before a machine is given up as too noisy."""
 BASELINE_EVERY = 10
 """Search trials between further launches of the baseline, which show noise and drift."""
-MOST_CONTESTS = 16
+MOST_CONTESTS = 36
 """Fresh launches of contenders, all together."""
 CONFIRM_SHARE = 0.6
 """Most of a time budget that confirmation may be given beyond its least, at the search's cost."""
@@ -62,6 +62,8 @@ class Plan:
             return Step(phase=Phase.BASELINE, candidate=self.baseline)
         if is_too_noisy(ledger):
             return None
+        if second_look := self._second_look(ledger, elapsed_s):
+            return second_look
         if self._is_searching(ledger, elapsed_s) and (candidate := ask()):
             return Step(phase=Phase.SEARCH, candidate=candidate)
         return self._contend(ledger, elapsed_s) or self._confirm(ledger, elapsed_s)
@@ -124,12 +126,12 @@ class Plan:
             return True
         if is_too_noisy(ledger):
             return len(launches) < NOISY_LAUNCHES
-        if not ledger.has_measured(self.baseline) or ledger.has_left_search:
+        if not ledger.has_measured(self.baseline) or ledger.confirmations:
             return False
         return len(ledger.searched) // BASELINE_EVERY > len(launches) - BASELINE_LAUNCHES
 
     def _is_searching(self, ledger: Ledger, elapsed_s: float) -> bool:
-        if ledger.has_left_search:
+        if ledger.confirmations:
             return False
         tried = len(ledger.searched)
         if self.spec.max_trials is not None and tried >= self.spec.max_trials:
@@ -153,12 +155,22 @@ class Plan:
         launches = self._rounds(ledger, finalists) * (1 + FINALISTS) + MOST_CONTESTS
         return max(least_s, min(launch_s * launches, self.spec.budget_s * CONFIRM_SHARE))
 
+    def _second_look(self, ledger: Ledger, elapsed_s: float) -> Step | None:
+        """A new leader is launched again at once, so that luck doesn't steer the search."""
+        leading = ledger.leading
+        if leading is None or leading == self.baseline or len(ledger.arms[leading].rates) > 1:
+            return None
+        return self._fresh_launch(leading, ledger, elapsed_s)
+
     def _contend(self, ledger: Ledger, elapsed_s: float) -> Step | None:
+        contender = self._contest(ledger).next()
+        return self._fresh_launch(contender, ledger, elapsed_s) if contender else None
+
+    def _fresh_launch(self, contender: Candidate, ledger: Ledger, elapsed_s: float) -> Step | None:
+        least_s = (1 + 2 * MIN_ROUNDS) * ledger.launch_s()
         if ledger.confirmations or ledger.contests >= MOST_CONTESTS:
             return None
-        contender = self._contest(ledger).next()
-        least_s = (1 + 2 * MIN_ROUNDS) * ledger.launch_s()
-        if contender is None or not self._fits(least_s, elapsed_s):
+        if not self._fits(least_s, elapsed_s):
             return None
         return Step(phase=Phase.CONTEND, candidate=contender)
 

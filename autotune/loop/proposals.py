@@ -42,8 +42,9 @@ class Proposals:
         """Bring the strategy and the ledger to where they were after these trials."""
         for index, trial in enumerate(trials):
             is_repeated = index > 0 and not trials[index - 1].outcome.is_final
-            was_asked = trial.phase is Phase.SEARCH or not ledger.has_left_search
-            if was_asked and trial.phase is not Phase.BASELINE and not is_repeated:
+            if trial.phase in (Phase.SEARCH, Phase.CONTEND) and not is_repeated:
+                # Before a contender the search had nothing to propose, or wasn't asked, and then
+                # asking changes nothing.
                 self.ask(ledger)
             ledger.add(trial)
             self.tell(trial, ledger)

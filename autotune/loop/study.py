@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
@@ -40,7 +40,9 @@ _FIRST_LIMIT_S = 600.0
 """A trial's time limit while nothing is known of its speed."""
 _LIMIT_FACTOR = 10.0
 _LEAST_LIMIT_S = 60.0
-SEARCH_WINDOW_S = 0.25
+_SEARCH_SHARE = 0.5
+"""Length of the search's windows, of the others': a single launch tells no more than launches
+differ, however long it is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +84,6 @@ class StudyRunner:
     """For the trials' own folders."""
     observer: Observer = field(default_factory=Observer)
     cancel: Event = field(default_factory=Event)
-    measurement: MeasurementPlan = field(default_factory=MeasurementPlan)
-    search_measurement: MeasurementPlan = field(
-        default_factory=lambda: MeasurementPlan(window_s=SEARCH_WINDOW_S)
-    )
-    """Of search trials, whose readings are as good as launches differ."""
     clock: Callable[[], float] = time.monotonic
     capacity: Capacity | None = None
     """Memory of a rank; None is what the executor's machine has."""
@@ -139,7 +136,7 @@ class StudyRunner:
                 environment=self.space.environment(step.candidate),
                 device=self.space.facts.device,
                 seed=spec.seed,
-                plan=(self.search_measurement if step.phase is Phase.SEARCH else self.measurement),
+                plan=self._measurement_for(step.phase),
             ),
             nodes=spec.target.nodes,
             ranks_per_node=spec.target.ranks_per_node,
@@ -152,6 +149,13 @@ class StudyRunner:
         return _record(
             self.study.run_id, number, step, launch, end, started_at, self.clock() - started
         )
+
+    def _measurement_for(self, phase: Phase) -> MeasurementPlan:
+        whole, search = plans(self.study.spec.window_s)
+        if phase is Phase.SEARCH:
+            return search
+        # It takes some steps more, which the search doesn't pay for.
+        return replace(whole, communication=phase is Phase.CONFIRM)
 
     def _on_window(self, race: Race, window: Window) -> Verdict:
         self.observer.window_closed(window)
@@ -201,6 +205,12 @@ class StudyRunner:
             left_out=proposals.left_out(ledger),
             no_effect=ledger.effects.idle.summary(),
         )
+
+
+def plans(window_s: float | None) -> tuple[MeasurementPlan, MeasurementPlan]:
+    """How trials measure, and those of the search; `window_s` is None for the default."""
+    whole = MeasurementPlan() if window_s is None else MeasurementPlan(window_s=window_s)
+    return whole, replace(whole, window_s=_SEARCH_SHARE * whole.window_s)
 
 
 def _time_limit_s(ledger: Ledger) -> float:

@@ -70,6 +70,8 @@ class StudySpec:
     also for a landscape that was made in code."""
     landscape_text: str = ""
     """Content of that file."""
+    window_s: float | None = None
+    """Length of a measured window; None is a plan's default."""
     search: str = "staged"
     """Name of the strategy."""
     output: str | None = None
@@ -78,6 +80,8 @@ class StudySpec:
     def __post_init__(self) -> None:
         if self.budget_s is not None and not 0 < self.budget_s < float("inf"):
             raise FieldError("budget_s", self.budget_s, "has to be positive and finite")
+        if self.window_s is not None and not 0 < self.window_s < float("inf"):
+            raise FieldError("window_s", self.window_s, "has to be positive and finite")
         if self.max_trials is not None and self.max_trials < 0:
             raise FieldError("max_trials", self.max_trials, "has to be 0 or more")
         if self.landscape and not self.target.is_simulated:

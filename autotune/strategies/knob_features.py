@@ -16,14 +16,14 @@ INTERACTION = 0.5
 COMBINATION = 0.1
 """What large knobs may do together beyond what each does."""
 OWN = 0.02
-"""What a candidate has beyond the sum of its effects."""
+"""What a candidate has beyond the sum of its effects, which no sum can say."""
 LEVEL = 1.0
 """Of the baseline's own level about the first reading."""
 
 
 def features(space: Space, candidate: Candidate) -> dict[Hashable, float]:
-    """The features of `candidate`, each with its weight's prior standard deviation."""
-    found: dict[Hashable, float] = {"level": LEVEL}
+    """The effects in `candidate`, each with its prior standard deviation."""
+    found: dict[Hashable, float] = {}
     strategy = candidate.get("strategy")
     large: list[Hashable] = []
     for question, value in space.questions(candidate):
@@ -42,9 +42,9 @@ def features(space: Space, candidate: Candidate) -> dict[Hashable, float]:
     return found
 
 
-def own(candidate: Candidate) -> dict[Hashable, float]:
-    """What only `candidate` has: the part of its speed that no sum of effects says."""
-    return {("own", candidate): OWN}
+def level(candidate: Candidate | None = None) -> dict[Hashable, float]:
+    """What is not an effect: the baseline's level, and what a `candidate` has for itself alone."""
+    return {"level": LEVEL} if candidate is None else {"level": LEVEL, ("own", candidate): OWN}
 
 
 def _steps(question: Question, value: object) -> list[tuple[str, ...]]:

@@ -9,7 +9,7 @@ Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functio
 import math
 import random
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from autotune.scoring.noise import PRIOR_LAUNCH, Pool
 from autotune.space.conditions import same
 from autotune.space.space import Question, Space, default_of
 from autotune.strategies.base import Comparison, SearchStrategy
-from autotune.strategies.knob_features import features, own
+from autotune.strategies.knob_features import features, level
 from autotune.strategies.linear_model import LinearModel
 
 WORTH = 0.001
@@ -95,13 +95,10 @@ class StagedStrategy(SearchStrategy):
             self._index.pop(candidate, None)
         self._model.learn(self._known(candidate), reading)
 
-    def _features(self, candidate: Candidate) -> dict[Hashable, float]:
-        special = own(candidate) if candidate in self._own else {}
-        return {**features(self._space, candidate), **special}
-
     def _known(self, candidate: Candidate) -> NDArray[np.intp]:
         if candidate not in self._index:
-            self._index[candidate] = self._model.index(self._features(candidate))
+            special = level(candidate if candidate in self._own else None)
+            self._index[candidate] = self._model.index(features(self._space, candidate), special)
         return self._index[candidate]
 
     def _bases(self) -> list[Candidate]:

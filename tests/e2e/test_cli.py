@@ -57,7 +57,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Home:
     home = Home(tmp_path_factory.mktemp("finished"))
     home.call(
         "run", "--instance", "local", "--workload", "tiny", "--nproc", "2",
-        "--only", "strategy", "--trials", "2", "--seed", "1", "--output", "best.yaml",
+        "--only", "strategy", "--strategy", "grid", "--trials", "2", "--window", "0.05s",
+        "--seed", "1", "--output", "best.yaml",
     )  # fmt: skip
     return home
 
@@ -67,10 +68,11 @@ def test_a_run_tries_ddp_and_fsdp_and_stores_them(finished: Home) -> None:
     layouts = [trial["settings"]["parallelism"] for trial in shown["trials"]]
     strategies = {layout["strategy"] for layout in layouts}
     assert strategies == {"ddp", "fsdp_full", "fsdp_grad_op"}
-    assert {trial["outcome"] for trial in shown["trials"]} == {"completed"}
+    assert {trial["outcome"] for trial in shown["trials"]} <= {"completed", "pruned"}
     for trial, layout in zip(shown["trials"], layouts, strict=True):
         assert trial["measurement"]["effective"]["strategy"] == layout["strategy"]
-        assert trial["measurement"]["losses"][-1] < trial["measurement"]["losses"][0]
+        losses = trial["measurement"]["losses"]
+        assert sum(losses[-3:]) < sum(losses[:3])
     table = finished.call("show", "latest").stdout
     assert "fsdp_full" in table
     assert "samples/s" in table
@@ -153,7 +155,8 @@ def wait_for_the_end_of(pids: Sequence[int]) -> None:
 
 RUN = (
     "run", "--instance", "local", "--workload", "tiny", "--nproc", "2",
-    "--only", "bucket_cap_mb", "--set", "strategy=ddp", "--trials", "1", "--output", "best.yaml",
+    "--only", "bucket_cap_mb", "--set", "strategy=ddp", "--trials", "1", "--window", "0.05s",
+    "--output", "best.yaml",
 )  # fmt: skip
 
 

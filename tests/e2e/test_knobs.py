@@ -230,6 +230,7 @@ def test_a_run_with_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(OWN)
     done = call(
         tmp_path, "run", "--instance", "auto", "--no-imds", "--nproc", "2", "--trials", "1",
+        "--window", "0.05s",
         "--space", "own.yaml", "--only", "bucket_cap_mb",
         "--output", "best.yaml",
         NCCL_NCHANNELS="4",

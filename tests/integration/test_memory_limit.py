@@ -169,7 +169,7 @@ def test_a_run_under_ulimit_says_what_it_left_out(tmp_path: Path) -> None:
     command = (
         sys.executable, "-m", "autotune", "run", "--instance", "local", "--workload", "tiny",
         "--nproc", "2", "--global-batch", str(TARGET.global_batch), "--trials", "8",
-        "--only", "strategy,accumulation_steps", "--strategy", "grid",
+        "--only", "strategy,accumulation_steps", "--strategy", "grid", "--window", "0.05s",
     )  # fmt: skip
     environment = {
         "AUTOTUNE_HOME": str(tmp_path), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",

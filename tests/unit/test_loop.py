@@ -115,6 +115,9 @@ def test_a_true_gain_is_found_confirmed_and_saved() -> None:
     assert phases.count(Phase.SEARCH) == 12
     assert phases.count(Phase.BASELINE) == 4, "it is launched again through the search"
     assert 0 < phases.count(Phase.CONTEND) <= MOST_CONTESTS
+    leads = next(t for t in trials if t.phase is Phase.CONTEND)
+    first = trials[leads.number - 1]
+    assert (first.phase, first.candidate) == (Phase.SEARCH, leads.candidate)
     rounds = phases.count(Phase.CONFIRM)
     assert phases[-rounds:] == [Phase.CONFIRM] * rounds
     assert rounds >= MIN_ROUNDS * 2

@@ -314,6 +314,16 @@ def test_gpt2_medium_on_gpus_by_hand() -> None:
     assert accumulated.unsharded_gradients == whole
 
 
+def test_gpus_without_bfloat16_compute_in_float32() -> None:
+    config = PRESETS["gpt2-medium"]
+    newer = MemoryJob(config=config, device=DeviceKind.CUDA, nodes=1, ranks_per_node=8)
+    older = replace(newer, compute_capability=70)
+    assert predict(older, DDP, {}).activations > predict(newer, DDP, {}).activations
+    assert predict(older, DDP, {}).casts == 0
+    asked = replace(DDP, compute_dtype=Dtype.BFLOAT16)
+    assert predict(older, asked, {}) == predict(newer, asked, {})
+
+
 @pytest.mark.parametrize("device", DeviceKind)
 def test_whole_gradients_under_accumulation_by_hand(device: DeviceKind) -> None:
     # The last micro-batch alone is reduced. Without checkpointing gpt2-medium's loss is the peak.

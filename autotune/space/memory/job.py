@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from autotune.model import DeviceKind, Dtype, TrainingSettings, TransformerConfig
+from autotune.model import BFLOAT16_FROM, DeviceKind, Dtype, TrainingSettings, TransformerConfig
 from autotune.space.nccl import NcclVersion
 
 FLOAT32_BYTES = 4
@@ -19,6 +19,8 @@ class MemoryJob:
     ranks_per_node: int
     nccl: NcclVersion | None = None
     """None on CPU, or where not known."""
+    compute_capability: int = 0
+    """Of the GPUs, such as 90; 0 on CPU, or where not known."""
 
     @property
     def ranks(self) -> int:
@@ -33,8 +35,9 @@ class MemoryJob:
         return (settings.shard_size or self.ranks) if settings.strategy.is_fsdp else 1
 
     def compute_bytes(self, settings: TrainingSettings) -> int:
-        """Of one element in matrix products: bfloat16 on CUDA and float32 on CPU by default."""
-        default = BFLOAT16_BYTES if self.is_cuda else FLOAT32_BYTES
+        """Of one element in matrix products: by default bfloat16 on GPUs that have it."""
+        is_old = 0 < self.compute_capability < BFLOAT16_FROM
+        default = BFLOAT16_BYTES if self.is_cuda and not is_old else FLOAT32_BYTES
         return _BYTES.get(settings.compute_dtype, default)
 
     def reduce_bytes(self, settings: TrainingSettings) -> int:
