@@ -14,7 +14,7 @@ from autotune.model import Candidate
 from autotune.strategies.base import Comparison, SearchStrategy
 
 FINALISTS = 2
-MAX_LAUNCHES = 6
+MAX_LAUNCHES = 5
 """Of one contender; more than that is what confirmation is for."""
 MOST_CONTENDERS = 12
 CLOSE = 1.64
@@ -45,6 +45,11 @@ class Beliefs:
         """How far `candidate` may be ahead of `other`, in log(score)."""
         found = self.compare(candidate, other)
         return found.ahead + CLOSE * found.deviation
+
+    def sure_gain(self, candidate: Candidate, other: Candidate) -> float:
+        """What `candidate` is better by than `other` almost surely, relative; 0 or more."""
+        found = self.compare(candidate, other)
+        return max(0.0, math.expm1(found.ahead - CLOSE * found.deviation))
 
     def compare(self, one: Candidate, other: Candidate) -> Comparison:
         """What is thought of the two."""
@@ -106,11 +111,3 @@ class Contest:
         best = self.rivals[0]
         challenger = max(open_, key=lambda arm: self.beliefs.at_most(arm, best))
         return min((best, challenger), key=lambda arm: launches[arm])
-
-
-def hoped_gain(ledger: Ledger, baseline: Candidate, best: Candidate) -> float:
-    """Half of what `best` has shown over the baseline: the rest may be luck."""
-    if not ledger.has_measured(baseline):
-        return 0.0
-    ahead = ledger.log_rate(best) - ledger.log_rate(baseline)
-    return max(0.0, math.expm1(ahead / 2))

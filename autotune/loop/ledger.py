@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
 from autotune.loop.effects import EffectLog
@@ -136,7 +136,7 @@ class Ledger:
         self._windows.add([math.log(w.samples_per_second) for w in trial.scored.windows])
         if len(arm.rates) > 1:
             self._learn_noise()
-        self.noise = Noise(launch=self.noise.launch, window=self._windows.deviation)
+        self.noise = replace(self.noise, window=self._windows.deviation)
         leader = self._leader if len(arm.rates) == 1 else None
         # A repeated launch may have changed the drift, and with it all readings.
         self._lead([self.arms[leader], arm] if leader else self.arms.values())
@@ -148,7 +148,7 @@ class Ledger:
         pool = Pool(PRIOR_LAUNCH)
         for rates in repeated:
             pool.add([self.drift.corrected(one.log_rate, one.at_s) for one in rates])
-        self.noise = Noise(launch=pool.deviation, window=self.noise.window)
+        self.noise = replace(self.noise, launch=pool.deviation, freedom=pool.freedom)
 
     def _lead(self, arms: Iterable[Arm]) -> None:
         """Have the best of `arms` lead."""

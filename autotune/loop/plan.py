@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from autotune.loop.contest import FINALISTS, Contest, hoped_gain
+from autotune.loop.contest import FINALISTS, Contest
 from autotune.loop.history import MAX_ATTEMPTS, failed_attempts, failed_in_a_row
 from autotune.loop.ledger import Ledger
 from autotune.model import Candidate, Outcome, Phase, StudySpec, Trial
@@ -90,8 +90,8 @@ class Plan:
     def _rounds(self, ledger: Ledger, finalists: Sequence[Candidate]) -> int:
         if not finalists or not ledger.has_measured(self.baseline):
             return MIN_ROUNDS
-        gain = hoped_gain(ledger, self.baseline, finalists[0])
-        return rounds_needed(ledger.noise.launch, gain, len(finalists))
+        gain = self._contest(ledger).beliefs.sure_gain(finalists[0], self.baseline)
+        return rounds_needed(ledger.noise.cautious, gain, len(finalists))
 
     def _contest(self, ledger: Ledger) -> Contest:
         """Of the trials before confirmation: worked out once for each number of them."""

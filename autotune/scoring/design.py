@@ -8,7 +8,7 @@ from autotune.scoring.compare import CONFIDENCE
 
 MIN_ROUNDS = 5
 """Fewer leave an answer unconfirmed."""
-MAX_ROUNDS = 20
+MAX_ROUNDS = 24
 POWER = 0.95
 """Chance that a true gain of the size hoped for is shown."""
 WORTHWHILE = 0.05

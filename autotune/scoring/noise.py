@@ -24,6 +24,16 @@ class Noise:
     """Between launches of one candidate, that of their windows' median included."""
     window: float = PRIOR_WINDOW
     """Between the windows of one launch."""
+    freedom: int = PRIOR_FREEDOM
+    """Degrees of freedom of `launch`."""
+
+    @property
+    def cautious(self) -> float:
+        """`launch` and one standard error of its own, to plan by: a lucky one plans too little.
+
+        Source: the asymptotic relative error of a standard deviation, 1 / sqrt(2 freedom).
+        """
+        return self.launch * (1 + 1 / math.sqrt(2 * self.freedom))
 
 
 class Pool:
@@ -31,15 +41,15 @@ class Pool:
 
     def __init__(self, prior: float) -> None:
         self._squares = PRIOR_FREEDOM * prior**2
-        self._freedom = PRIOR_FREEDOM
+        self.freedom = PRIOR_FREEDOM
 
     def add(self, values: Sequence[float]) -> None:
         """Take in the spread of a group of values about their own mean."""
         if len(values) > 1:
             mean = fmean(values)
             self._squares += sum((value - mean) ** 2 for value in values)
-            self._freedom += len(values) - 1
+            self.freedom += len(values) - 1
 
     @property
     def deviation(self) -> float:
-        return math.sqrt(self._squares / self._freedom)
+        return math.sqrt(self._squares / self.freedom)

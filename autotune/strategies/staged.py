@@ -18,6 +18,7 @@ from scipy.special import ndtr
 from autotune.model import Candidate, KnobValue
 from autotune.scoring.noise import PRIOR_LAUNCH, Pool
 from autotune.space.conditions import same
+from autotune.space.knob import Effect
 from autotune.space.space import Question, Space, default_of
 from autotune.strategies.base import Comparison, SearchStrategy
 from autotune.strategies.knob_features import features, level
@@ -45,6 +46,8 @@ class StagedStrategy(SearchStrategy):
     def __init__(self, space: Space, seed: int) -> None:
         self._space = space
         self._seed = seed
+        self._large = large_changes(space)
+        """The first stage, which is gone through whatever it shows."""
         self._told: dict[Candidate, list[float]] = {}
         """log(score) of each launch; none for what can't work."""
         self._order: list[tuple[Candidate, float]] = []
@@ -59,6 +62,8 @@ class StagedStrategy(SearchStrategy):
         self._index: dict[Candidate, NDArray[np.intp]] = {}
 
     def ask(self) -> Candidate | None:
+        if untried := next((c for c in self._large if c not in self._told), None):
+            return untried
         if not self._order:
             return next(iter(self._pool([self._space.baseline()])), None)
         bases = self._bases()
@@ -151,6 +156,18 @@ class StagedStrategy(SearchStrategy):
         self._index = {}
         for candidate, reading in self._order:
             self._learn(candidate, reading - self._centre)
+
+
+def large_changes(space: Space) -> tuple[Candidate, ...]:
+    """The baseline with one large knob changed: each of its values once."""
+    base = space.baseline()
+    return tuple(
+        _changed(space, base, question.knob.name, other)
+        for question, value in space.questions(base)
+        if question.knob.effect is Effect.LARGE
+        for other in question.values
+        if not same(other, value)
+    )
 
 
 def neighbours(space: Space, base: Candidate) -> Iterator[Candidate]:
