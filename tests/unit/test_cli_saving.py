@@ -28,7 +28,7 @@ def store() -> Iterator[Store]:
     with MemoryStore() as store:
         store.add_study(WIDE)
         store.add_trial(a_trial(0, "wide"))
-        keep_answer(store, WIDE, a_best(run_id="wide"), ())
+        store.save_best(a_best(run_id="wide"))
         yield store
 
 
@@ -39,7 +39,7 @@ def ended(
     spec = StudySpec(target=TARGET, pinned={"strategy": "ddp"}, output=output)
     study = a_study("narrow", spec=spec)
     store.add_study(study)
-    evidence = replace(a_best().evidence, winner=None, ratio=None)
+    evidence = replace(a_best().evidence, winner=None, ratio=None, pinned=spec.pinned)
     best = a_best(conclusion, "narrow", evidence=evidence)
     return study, keep_answer(store, study, best, ("run r2 (pid 7)",))
 

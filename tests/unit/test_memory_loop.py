@@ -9,6 +9,7 @@ from threading import Event
 import pytest
 
 from autotune.cli.report import print_answer
+from autotune.cli.saving import Saved
 from autotune.executors.base import Launch, LaunchEnd, OnWindow
 from autotune.loop.fit import MAX_PUT_OFF, FittingProposals, MemoryKnowledge, memory_job
 from autotune.loop.ledger import Ledger
@@ -148,7 +149,7 @@ def test_the_printed_answer_counts_what_was_left_out(capsys: pytest.CaptureFixtu
     end, trials = run(0.6 * SMALL, store=store)
     study = store.study("r")
     assert study is not None
-    print_answer(study, end, trials, None, "table")
+    print_answer(study, end, trials, Saved(), "table")
     printed = " ".join(capsys.readouterr().out.split())
     number = len(end.left_out.cannot)
     assert number > 1

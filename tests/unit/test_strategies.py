@@ -161,7 +161,8 @@ def test_a_huge_space_is_not_made_for_one_candidate(
 
     monkeypatch.setattr(Space, "build", counted)
     asked = search(strategy, lambda candidate: float(str(candidate["knob0"])), 9)
-    assert len(set(asked)) == 9
+    assert len(set(asked)) == len(asked)
+    assert len(asked) == 9 or name in STOPS_ITSELF
     assert next(built) < 10_000
 
 
