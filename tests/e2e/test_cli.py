@@ -156,7 +156,7 @@ def wait_for_the_end_of(pids: Sequence[int]) -> None:
 RUN = (
     "run", "--instance", "local", "--workload", "tiny", "--nproc", "2",
     "--only", "bucket_cap_mb", "--set", "strategy=ddp", "--trials", "1", "--window", "0.05s",
-    "--output", "best.yaml",
+    "--budget", "30s", "--output", "best.yaml",
 )  # fmt: skip
 
 

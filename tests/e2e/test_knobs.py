@@ -230,7 +230,7 @@ def test_a_run_with_a_file_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(OWN)
     done = call(
         tmp_path, "run", "--instance", "auto", "--no-imds", "--nproc", "2", "--trials", "1",
-        "--window", "0.05s",
+        "--window", "0.05s", "--budget", "30s",
         "--space", "own.yaml", "--only", "bucket_cap_mb",
         "--output", "best.yaml",
         NCCL_NCHANNELS="4",
@@ -239,6 +239,6 @@ def test_a_run_with_a_file_of_its_own(tmp_path: Path) -> None:
     shown = json.loads(call(tmp_path, "show", "latest", "--format", "json").stdout)
     assert shown["study"]["spec"]["space"] == "own.yaml"
     assert shown["study"]["spec"]["space_text"] == OWN
-    tried = {trial["settings"]["bucket_cap_mb"] for trial in shown["trials"]}
+    tried = {trial["settings"]["parallelism"].get("bucket_cap_mb") for trial in shown["trials"]}
     assert None in tried
     assert tried <= {None, 10}
