@@ -51,6 +51,11 @@ class Scene:
         """The same with another cost of a launch."""
         return replace(self, landscape=replace(self.landscape, launch_s=seconds))
 
+    def with_noise(self, percent: float) -> "Scene":
+        """The same with another noise between launches, and as much between windows."""
+        noise = replace(self.landscape.noise, launch_percent=percent, window_percent=percent)
+        return replace(self, landscape=replace(self.landscape, noise=noise))
+
     def rate(self, candidate: Candidate) -> float:
         """True samples/s; 0 for one that can't run."""
         layout = layout_of(self.space.settings(candidate), self.space.environment(candidate))
