@@ -125,5 +125,5 @@ def _find(
     wanted += [f"global batch {global_batch}"] if global_batch is not None else []
     raise UserError(
         f"no stored answer for {', '.join(wanted)}; the store has: {known}",
-        hint="make one with: autotune run",
+        hint="make one with: autotune run --instance … --workload …",
     )

@@ -35,15 +35,15 @@ def _checked_batch(samples: int | None) -> int | None:
     return samples
 
 
-InstanceOption = Annotated[
-    str,
-    typer.Option(
-        "--instance",
-        help="The machine type: 'local' is this machine, whatever it has; 'auto' asks EC2 for its "
-        "name; for a name of the catalogue (see 'autotune instances') this machine has to be one.",
-        show_default=True,
-    ),
-]
+_INSTANCE = typer.Option(
+    "--instance",
+    help="The machine type: 'local' is this machine, whatever it has; 'auto' asks EC2 for its "
+    "name; for a name of the catalogue (see 'autotune instances') this machine has to be one. "
+    "Needed for trials that aren't simulated.",
+    show_default=True,
+)
+InstanceOption = Annotated[str, _INSTANCE]
+OptionalInstance = Annotated[str | None, _INSTANCE]
 ExecutorOption = Annotated[
     ExecutorName,
     typer.Option(

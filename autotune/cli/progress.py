@@ -1,6 +1,7 @@
 """What a person sees on stderr while a study runs."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from statistics import fmean, median, stdev
 
 from rich.console import Console
@@ -33,15 +34,17 @@ class Progress(Observer):
             self._seen(trial)
 
     def say(self, text: str) -> None:
-        """Print a line."""
-        self._console.print(Text(text))
+        """Print a line; a study doesn't end because nobody can read it."""
+        with suppress(OSError):
+            self._console.print(Text(text))
 
     def trial_started(self, start: TrialStart) -> None:
         self._start = start
         self._rates = []
         if self._console.is_terminal:
-            self._live = Live(Text(""), console=self._console, transient=True)
-            self._live.start()
+            with suppress(OSError):
+                self._live = Live(Text(""), console=self._console, transient=True)
+                self._live.start()
             self._refresh()
 
     def window_closed(self, window: Window) -> None:
@@ -55,11 +58,14 @@ class Progress(Observer):
     def close(self) -> None:
         """Take the running line away; an ended study leaves only whole lines."""
         if self._live is not None:
-            self._live.stop()
+            with suppress(OSError):
+                self._live.stop()
             self._live = None
 
     def _refresh(self) -> None:
-        if self._live is not None:
+        if self._live is None:
+            return
+        with suppress(OSError):
             self._live.update(Text(f"{self._prefix()}  {_rate(self._rates)}  …"))
 
     def _prefix(self) -> str:

@@ -74,6 +74,10 @@ def _sentence(study: Study, end: StudyEnd) -> str:
         return f"Simulated, nothing was measured. Conclusion: {conclusion}."
     if end.evidence is None and (end.interrupted or end.stuck):
         return "Nothing measured yet."
+    is_early = end.interrupted or end.stuck
+    is_unconfirmed = end.decision.conclusion is Conclusion.UNCONFIRMED
+    if is_unconfirmed and not is_early and not end.search_ended:
+        return f"Nothing but the {defaults_text(study.spec.pinned)} was tried."
     return _SENTENCES[end.decision.conclusion].format(defaults=defaults_text(study.spec.pinned))
 
 

@@ -20,13 +20,13 @@ from autotune.cli.options import (
     ExecutorOption,
     Format,
     FormatOption,
-    InstanceOption,
     InstancesOption,
     LandscapeOption,
     LossyOption,
     NoImdsOption,
     NprocOption,
     OnlyOption,
+    OptionalInstance,
     OutputOption,
     SetOption,
     ShareOption,
@@ -59,7 +59,7 @@ EXIT_INTERRUPTED = 130
 
 
 def run(
-    instance: InstanceOption | None = None,
+    instance: OptionalInstance = None,
     workload: WorkloadOption = "tiny",
     nproc: NprocOption = None,
     global_batch: BatchOption = None,

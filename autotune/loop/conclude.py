@@ -8,7 +8,7 @@ from datetime import datetime
 from autotune.errors import FieldError
 from autotune.loop.history import mean_rate, reading
 from autotune.loop.ledger import Ledger, timed
-from autotune.loop.plan import Plan, diverges, is_too_noisy
+from autotune.loop.plan import LEAST_LAUNCHES, MARGIN, Plan, diverges, is_too_noisy
 from autotune.model import (
     BestConfiguration,
     Candidate,
@@ -56,6 +56,8 @@ def decide(plan: Plan, ledger: Ledger, device: DeviceKind) -> Decision:
     if is_too_noisy(ledger):
         return _keep(plan, _too_noisy(ledger))
     finalists = plan.finalists(ledger)
+    if not ledger.searched and plan.spec.budget_s is not None:
+        return _untried(plan, ledger)
     if not finalists:
         return _keep(plan, _nothing_close(plan, ledger))
     rounds = _complete_rounds(plan, ledger)
@@ -151,6 +153,16 @@ def _diverges(plan: Plan, ledger: Ledger) -> Decision:
         candidate=plan.baseline,
         reason=f"the baseline itself doesn't train ({failed.reason}), so no configuration can be "
         "compared with it; look at the learning rate, the data and the dtype first",
+    )
+
+
+def _untried(plan: Plan, ledger: Ledger) -> Decision:
+    least_s = LEAST_LAUNCHES * MARGIN * ledger.launch_s()
+    return Decision(
+        conclusion=Conclusion.UNCONFIRMED,
+        candidate=plan.baseline,
+        reason=f"there was no time to try anything else: a launch takes {ledger.launch_s():.1f} s "
+        f"here, so one candidate and its confirmation need a budget of about {least_s:.0f} s",
     )
 
 

@@ -113,7 +113,7 @@ class Plan:
         if exhausted or not tried:
             return exhausted
         if self.spec.max_trials is not None and tried >= self.spec.max_trials:
-            return f"the {tried} candidates asked for were tried"
+            return f"as many candidates as asked for were tried ({tried})"
         if self._is_out_of_patience(ledger):
             return f"the last {self.strategy.patience} candidates brought nothing better"
         return "the time left is for confirmation"

@@ -189,7 +189,8 @@ class StudyRunner:
         self.store.update_study(
             self.study.run_id,
             status=StudyStatus.INTERRUPTED if interrupted or stuck else StudyStatus.FINISHED,
-            conclusion=decision.conclusion,
+            # An early end says nothing of what works.
+            conclusion=decision.conclusion if found or not (interrupted or stuck) else None,
             reason=decision.reason,
         )
         return StudyEnd(

@@ -44,9 +44,9 @@ class Measurement(Timings):
 
     warmup_steps: int
     """Optimizer steps before the first window."""
-    settled: bool
+    settled: bool | None = None
     """Whether step times had settled by then; if not, the plan's limit ended the warm-up."""
-    communication_share: float | None
+    communication_share: float | None = None
     """Of an optimizer step's time, in [0, 1]: what the step would be shorter by if its collectives
     took no time. What is hidden behind computation doesn't count. None if it wasn't asked for, or
     if the device doesn't let itself be profiled."""

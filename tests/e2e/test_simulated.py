@@ -2,12 +2,13 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from autotune.executors.landscapes import Scenario, shipped_names
-from tests.e2e.test_cli import Home
+from tests.e2e.test_cli import AUTOTUNE, Home
 
 ROOT = Path(__file__).parents[2]
 RUN = ("run", "--executor", "simulated")
@@ -78,3 +79,26 @@ def test_every_landscape_and_key_is_documented() -> None:
     text = (ROOT / "docs" / "simulation.md").read_text("utf-8")
     named = set(re.findall(r"`([a-z_-]+)`", "\n".join(re.findall(r"^\| .*", text, re.MULTILINE))))
     assert set(shipped_names()) | set(Scenario.__dataclass_fields__) <= named
+
+
+def test_a_study_goes_on_though_nobody_can_read_its_progress(home: Home) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*AUTOTUNE, *RUN, "--landscape", "one-better", "--only", "strategy"],
+            cwd=home.path, env=home.environment, stdout=subprocess.PIPE, stderr=full, text=True,
+            timeout=120, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0
+    assert "Simulated" in done.stdout
+    (listed,) = json.loads(home.call("runs", "--format", "json").stdout)
+    assert listed["status"] == "finished"
+
+
+def test_a_budget_that_turns_out_too_short_is_not_taken_for_an_answer(home: Home) -> None:
+    done = home.call(*RUN, "--landscape", "additive", "--budget", "130s")
+    assert "no time to try anything else" in done.stdout
+    assert "nothing beat them" not in done.stdout.lower()
+    needed = re.search(r"need a budget of about (\d+) s", " ".join(done.stdout.split()))
+    assert needed
+    enough = home.call(*RUN, "--landscape", "additive", "--budget", f"{needed[1]}s")
+    assert "no time to try anything else" not in enough.stdout

@@ -262,9 +262,10 @@ def test_the_time_budget_holds_and_leaves_room_for_confirmation(budget_s: float)
     assert end.decision.conclusion is Conclusion.IMPROVED
 
 
-def test_a_budget_for_the_baseline_alone_keeps_the_defaults() -> None:
-    end, _, _ = run(fsdp_wins, max_trials=None, budget_s=2.0)
-    assert end.decision.conclusion is Conclusion.KEEP_DEFAULTS
+def test_a_budget_for_the_baseline_alone_confirms_nothing() -> None:
+    end, _, _ = run(fsdp_wins, max_trials=None, budget_s=5.0)
+    assert end.decision.conclusion is Conclusion.UNCONFIRMED
+    assert "need a budget of about 15 s" in end.decision.reason
 
 
 def test_without_confirmation_the_answer_is_unconfirmed() -> None:
