@@ -261,7 +261,7 @@ def evidence(plan: Plan, ledger: Ledger, decision: Decision, device: DeviceKind)
     phases = {Phase.CONFIRM} if decision.ratio else set(Phase)
     counted = [trial for trial in ledger.trials if trial.phase in phases]
     winner = None
-    if decision.conclusion is not Conclusion.KEEP_DEFAULTS:
+    if decision.candidate != plan.baseline:
         winner = reading(t for t in counted if t.candidate == decision.candidate)
     return Evidence(
         baseline=reading(t for t in counted if t.candidate == plan.baseline),

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from statistics import fmean, median
+from statistics import fmean
 
 from autotune.loop.effects import EffectLog
 from autotune.model import AnyMeasurement, Candidate, Outcome, Phase, Trial
@@ -107,10 +107,10 @@ class Ledger:
     def launch_s(self) -> float:
         """Seconds that a launch takes that isn't stopped early; 0 before the first.
 
-        The median, for the first launch has the warm parent started.
+        The shortest, for the first one of each invocation has the warm parent started.
         """
         whole = [trial.seconds for trial in self.baselines if trial.scored]
-        return median(whole) if whole else self._slowest_s
+        return min(whole) if whole else self._slowest_s
 
     def _count(self, trial: Trial) -> None:
         match trial.phase:
