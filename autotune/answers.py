@@ -13,9 +13,9 @@ def shared_before(store: Store, study: Study) -> tuple[str, ...]:
 
 
 def keep_answer(
-    store: Store, study: Study, best: BestConfiguration, shared_with: tuple[str, ...]
+    store: Store, best: BestConfiguration, shared_with: tuple[str, ...]
 ) -> BestConfiguration:
-    """Save `best`, found by `study`, with what the user held and who else used the machine."""
+    """`best`, with who else used the machine; saved again if anybody did."""
     if not shared_with:
         return best
     evidence = replace(best.evidence, shared_with=tuple(dict.fromkeys(shared_with)))

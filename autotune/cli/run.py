@@ -229,7 +229,7 @@ def _run_and_report(
     progress.close()
     if end.best is not None:
         shared = (*before, *(use.shared_with() if use else ()))
-        best = keep_answer(store, study, end.best, shared)
+        best = keep_answer(store, end.best, shared)
         end = replace(end, best=best, evidence=best.evidence)
     saved = save_file(study, store, end.best)
     print_answer(study, end, store.trials(study.run_id), saved, format_)

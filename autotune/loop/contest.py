@@ -1,7 +1,7 @@
-"""Which candidates are still in question once the search has ended, and who is measured next.
+"""Which candidates are still in question while the search has nothing to propose.
 
 The best reading of many is partly luck, so close candidates get fresh launches, those most that can
-still change who is confirmed.
+still change who is confirmed. What they show may set the search going again.
 """
 
 import math

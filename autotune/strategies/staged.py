@@ -1,9 +1,10 @@
 """Our own search: large factors first, then the transport, until nothing better is likely.
 
-A Bayesian linear model of log(score) pools what all trials say of each knob. What is proposed has
-the largest expected improvement over the best, which the priors of large knobs see to in the
-beginning, and those of small ones when the large are settled. Source of the criterion: Jones,
-Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functions (1998).
+Each value of a large knob is launched once. From then on a Bayesian linear model of log(score)
+pools what all trials say of each knob, and what is proposed has the largest expected improvement
+over the best: combinations of large knobs first, whose priors are wide, then small ones. Source of
+the criterion: Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box
+Functions (1998).
 """
 
 import math

@@ -41,7 +41,7 @@ def ended(
     store.add_study(study)
     evidence = replace(a_best().evidence, winner=None, ratio=None, pinned=spec.pinned)
     best = a_best(conclusion, "narrow", evidence=evidence)
-    return study, keep_answer(store, study, best, ("run r2 (pid 7)",))
+    return study, keep_answer(store, best, ("run r2 (pid 7)",))
 
 
 def test_the_default_file_holds_the_answer_that_is_kept(store: Store) -> None:
@@ -70,7 +70,7 @@ def test_an_unconfirmed_answer_goes_beside_a_confirmed_file(store: Store) -> Non
 
 
 def test_a_resumed_study_keeps_who_shared_the_machine_before(store: Store) -> None:
-    keep_answer(store, WIDE, a_best(run_id="wide"), ("run r2 (pid 7)",))
+    keep_answer(store, a_best(run_id="wide"), ("run r2 (pid 7)",))
     assert shared_before(store, WIDE) == ("run r2 (pid 7)",)
     assert shared_before(store, a_study("another", spec=WIDE.spec)) == ()
 
