@@ -4,6 +4,9 @@ AutotuneError
 ├── UserError            what a person gave can't be used (also a ValueError); exit code 2
 │   └── FieldError       one field of a document has a value that breaks a rule
 ├── StorageError         the store can't be reached, read or written
+│   ├── OutageError      its database fails now, and may work again later
+│   ├── UnreadableError  one record in it can't be understood
+│   └── LeaseLostError   another process works on the run now
 └── ExecutorError        trials can't be launched on this machine
 """
 
@@ -76,6 +79,22 @@ class FieldError(UserError):
 
 class StorageError(AutotuneError):
     """The store can't be reached, read or written."""
+
+
+class OutageError(StorageError):
+    """The database fails now: locked, full, read-only, away. The same may work later."""
+
+
+class UnreadableError(StorageError):
+    """A record that something else than autotune changed; `key` is its run id or trial number."""
+
+    def __init__(self, message: str, *, key: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.key = key
+
+
+class LeaseLostError(StorageError):
+    """Another process works on the run now, so this one may not write about it any more."""
 
 
 class ExecutorError(AutotuneError):

@@ -1,10 +1,11 @@
 """What every store promises."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from autotune.errors import UnreadableError
 from autotune.model import (
     BestConfiguration,
     Conclusion,
@@ -13,6 +14,15 @@ from autotune.model import (
     Target,
     Trial,
 )
+from autotune.storage.lease import Lease, Owner
+
+OnUnreadable = Callable[[UnreadableError], None]
+"""Told of each record that can't be understood while the others are read; as `os.walk` has it."""
+
+
+def refuse(error: UnreadableError) -> None:
+    """Have one record that can't be understood be an error of the whole."""
+    raise error
 
 
 class Store(ABC):
@@ -30,7 +40,12 @@ class Store(ABC):
       included. Lists come in a stated order.
     - A store may be used from several threads and several processes at once.
     - Anything that goes wrong with the database is a StorageError that names the database without
-      its password; content that can't be understood is one that names the record.
+      its password: an OutageError if the same may work later. Content that can't be understood is
+      an UnreadableError that names the record, for each record by itself: `on_unreadable` decides
+      whether the others are read.
+    - A run's controller takes its lease and shows the lease's token as `holder` when it writes
+      about the run. If the lease is another one's by then, that is a LeaseLostError and nothing is
+      written. Without `holder` nothing is checked.
     """
 
     @abstractmethod
@@ -45,6 +60,7 @@ class Store(ABC):
         status: StudyStatus,
         conclusion: Conclusion | None = None,
         reason: str = "",
+        holder: str = "",
     ) -> Study:
         """Set a study's state, and updated_at to now. Raises StorageError for an unknown run_id."""
 
@@ -53,19 +69,23 @@ class Store(ABC):
         """The study with exactly this run_id."""
 
     @abstractmethod
-    def studies(self) -> Sequence[Study]:
+    def studies(self, on_unreadable: OnUnreadable = refuse) -> Sequence[Study]:
         """All studies, the oldest first."""
 
     @abstractmethod
-    def add_trial(self, trial: Trial) -> None:
+    def add_trial(self, trial: Trial, *, holder: str = "") -> None:
         """Record an ended trial of a known study. Raises StorageError for an unknown run_id."""
 
     @abstractmethod
-    def trials(self, run_id: str) -> Sequence[Trial]:
+    def trials(self, run_id: str, on_unreadable: OnUnreadable = refuse) -> Sequence[Trial]:
         """A study's trials by number; none for an unknown run_id."""
 
     @abstractmethod
-    def save_best(self, best: BestConfiguration) -> None:
+    def trial_counts(self) -> Mapping[str, int]:
+        """How many trials each study has, by run_id, unreadable ones too; none has no entry."""
+
+    @abstractmethod
+    def save_best(self, best: BestConfiguration, *, holder: str = "") -> None:
         """Make `best` the answer for its target, in place of an earlier one.
 
         Not always: an answer of another run stays
@@ -77,7 +97,8 @@ class Store(ABC):
         A study looked at less if it held a knob that the other one didn't hold at this value, by
         --set or by the user's environment, if a knob that the other one was to search wasn't open
         to it (--only, --space), or if its search launched less than half as many trials.
-        A study that isn't in the store counts as one that looked at as much.
+        A study that isn't in the store, or can't be read there, counts as one that looked at as
+        much. An answer that can't be read is replaced.
         """
 
     @abstractmethod
@@ -85,8 +106,34 @@ class Store(ABC):
         """The answer for exactly this target."""
 
     @abstractmethod
-    def bests(self) -> Sequence[BestConfiguration]:
+    def bests(self, on_unreadable: OnUnreadable = refuse) -> Sequence[BestConfiguration]:
         """All answers, by target."""
+
+    @abstractmethod
+    def take_lease(
+        self, run_id: str, owner: Owner, seconds: float, *, instead_of: str = ""
+    ) -> Lease:
+        """Have `owner` work on a known run for `seconds`, and return the lease that now stands.
+
+        It is another one's if that one's hasn't ended yet, unless its token is `instead_of`: who
+        knows that a lease's owner is no more needn't wait for the end. Seconds pass by a clock of
+        the store's, which no controller sets.
+        """
+
+    @abstractmethod
+    def renew_lease(self, run_id: str, token: str, seconds: float) -> bool:
+        """Have the lease end in `seconds` from now, also if it had ended: whether it is `token`'s.
+
+        One that somebody else took, or that was let go of, is not.
+        """
+
+    @abstractmethod
+    def release_lease(self, run_id: str, token: str) -> None:
+        """Let go of the lease, if it is `token`'s."""
+
+    @abstractmethod
+    def leases(self, on_unreadable: OnUnreadable = refuse) -> Mapping[str, Lease]:
+        """The leases by run_id, also those that have ended and nobody let go of."""
 
     @abstractmethod
     def close(self) -> None:

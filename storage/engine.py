@@ -10,11 +10,13 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
-from autotune.errors import FieldError, StorageError
+from autotune.errors import FieldError, OutageError, StorageError
 from autotune.storage.columns import parse_document
 
 BUSY_S = 30.0
 """How long to wait for another writer before giving up."""
+CHANGED = "the record was changed by something else than autotune; restore it from a backup"
+"""What to do about a record that can't be understood."""
 _WRITES = "autotune_writes"
 _SQLITE_HINTS = {
     sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup, or name another one",
@@ -67,15 +69,14 @@ def storage_errors(database: str) -> Iterator[None]:
     try:
         yield
     except FieldError as error:
-        raise StorageError(
-            f"{database}: {error}",
-            hint="the record was changed by something else than autotune; restore it from a backup",
-        ) from error
+        raise StorageError(f"{database}: {error}", hint=CHANGED) from error
     except DBAPIError as error:
         reason = " ".join(str(error.orig).split())
-        raise StorageError(f"{database}: {reason}", hint=_hint(error)) from error
-    except (SQLAlchemyError, UnicodeError, OverflowError) as error:
-        # The latter two are a driver's: text or numbers that the database has no place for.
+        raise OutageError(f"{database}: {reason}", hint=_hint(error)) from error
+    except SQLAlchemyError as error:
+        raise OutageError(f"{database}: {error}") from error
+    except (UnicodeError, OverflowError) as error:
+        # A driver's: text or numbers that the database has no place for.
         raise StorageError(f"{database}: {error}") from error
 
 
@@ -117,6 +118,8 @@ def _on_connect(connection: sqlite3.Connection, _record: object) -> None:
     # In WAL mode anything less may lose a committed transaction with the machine's power.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
+    # What a crafted file's views and triggers may call: nothing that reaches out of it.
+    connection.execute("PRAGMA trusted_schema = OFF")
 
 
 def _on_connect_server(connection: Any, _record: object) -> None:

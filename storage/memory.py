@@ -1,13 +1,15 @@
 """A store that ends with its process, for tests and simulations."""
 
 import dataclasses
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from threading import Lock
 
-from autotune.errors import StorageError
+from autotune.errors import LeaseLostError, StorageError
 from autotune.model import BestConfiguration, Conclusion, Phase, Study, StudyStatus, Target, Trial
-from autotune.storage.base import Store
+from autotune.storage.base import OnUnreadable, Store, refuse
+from autotune.storage.lease import Lease, Owner
 from autotune.storage.precedence import Answer, may_replace
 from autotune.storage.records import (
     as_stored,
@@ -26,6 +28,8 @@ class MemoryStore(Store):
         self._studies: dict[str, Study] = {}
         self._trials: dict[str, dict[int, Trial]] = {}
         self._bests: dict[Target, BestConfiguration] = {}
+        self._leases: dict[str, tuple[Owner, float]] = {}
+        """Each with its end, by time.monotonic()."""
 
     def add_study(self, study: Study) -> None:
         with self._lock:
@@ -40,9 +44,11 @@ class MemoryStore(Store):
         status: StudyStatus,
         conclusion: Conclusion | None = None,
         reason: str = "",
+        holder: str = "",
     ) -> Study:
         with self._lock:
             self._check_known(run_id)
+            self._check_holder(run_id, holder)
             study = dataclasses.replace(
                 self._studies[run_id],
                 status=status,
@@ -56,22 +62,28 @@ class MemoryStore(Store):
     def study(self, run_id: str) -> Study | None:
         return self._studies.get(run_id)
 
-    def studies(self) -> Sequence[Study]:
+    def studies(self, on_unreadable: OnUnreadable = refuse) -> Sequence[Study]:
         with self._lock:
             return oldest_first(self._studies.values())
 
-    def add_trial(self, trial: Trial) -> None:
+    def add_trial(self, trial: Trial, *, holder: str = "") -> None:
         with self._lock:
             self._check_known(trial.run_id)
+            self._check_holder(trial.run_id, holder)
             kept = self._trials[trial.run_id].setdefault(trial.number, as_stored(trial))
         _check_same(kept, trial)
 
-    def trials(self, run_id: str) -> Sequence[Trial]:
+    def trials(self, run_id: str, on_unreadable: OnUnreadable = refuse) -> Sequence[Trial]:
         with self._lock:
             return [trial for _, trial in sorted(self._trials.get(run_id, {}).items())]
 
-    def save_best(self, best: BestConfiguration) -> None:
+    def trial_counts(self) -> Mapping[str, int]:
         with self._lock:
+            return {run_id: len(trials) for run_id, trials in self._trials.items() if trials}
+
+    def save_best(self, best: BestConfiguration, *, holder: str = "") -> None:
+        with self._lock:
+            self._check_holder(best.run_id, holder)
             old = self._bests.get(best.target)
             if old is None or may_replace(self._answer(best), self._answer(old)):
                 self._bests[best.target] = as_stored(best)
@@ -79,9 +91,43 @@ class MemoryStore(Store):
     def best(self, target: Target) -> BestConfiguration | None:
         return self._bests.get(target)
 
-    def bests(self) -> Sequence[BestConfiguration]:
+    def bests(self, on_unreadable: OnUnreadable = refuse) -> Sequence[BestConfiguration]:
         with self._lock:
             return by_target(self._bests.values())
+
+    def take_lease(
+        self, run_id: str, owner: Owner, seconds: float, *, instead_of: str = ""
+    ) -> Lease:
+        with self._lock:
+            self._check_known(run_id)
+            there = self._leases.get(run_id)
+            if there and there[0].token not in (owner.token, instead_of):
+                left_s = there[1] - time.monotonic()
+                if left_s > 0:
+                    return Lease(run_id=run_id, owner=there[0], left_s=left_s)
+            self._leases[run_id] = (owner, time.monotonic() + seconds)
+        return Lease(run_id=run_id, owner=owner, left_s=seconds)
+
+    def renew_lease(self, run_id: str, token: str, seconds: float) -> bool:
+        with self._lock:
+            there = self._leases.get(run_id)
+            if there is None or there[0].token != token:
+                return False
+            self._leases[run_id] = (there[0], time.monotonic() + seconds)
+        return True
+
+    def release_lease(self, run_id: str, token: str) -> None:
+        with self._lock:
+            if run_id in self._leases and self._leases[run_id][0].token == token:
+                del self._leases[run_id]
+
+    def leases(self, on_unreadable: OnUnreadable = refuse) -> Mapping[str, Lease]:
+        with self._lock:
+            now_s = time.monotonic()
+            return {
+                run_id: Lease(run_id=run_id, owner=owner, left_s=ends_s - now_s)
+                for run_id, (owner, ends_s) in self._leases.items()
+            }
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -94,6 +140,13 @@ class MemoryStore(Store):
             spec=study.spec if study else None,
             tried=sum(trial.phase is Phase.SEARCH for trial in trials),
         )
+
+    def _check_holder(self, run_id: str, holder: str) -> None:
+        there = self._leases.get(run_id)
+        if holder and (there is None or there[0].token != holder):
+            raise LeaseLostError(
+                f"memory: another process took over run {run_id!r}, and writes here"
+            )
 
     def _check_known(self, run_id: str) -> None:
         if run_id not in self._studies:

@@ -1,6 +1,7 @@
 """Records to rows and back, by the codec. Reading raises FieldError with table, record, field."""
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
@@ -8,10 +9,28 @@ from autotune.errors import FieldError
 from autotune.model import BestConfiguration, Study, Trial, Window, decode, encode
 from autotune.model.codec import Json
 from autotune.storage.columns import NotJson
-from autotune.storage.tables import TARGET, Base, BestRow, StudyRow, TrialRow, WindowRow
+from autotune.storage.lease import Lease, Owner
+from autotune.storage.tables import (
+    TARGET,
+    Base,
+    BestRow,
+    LeaseRow,
+    StudyRow,
+    TrialRow,
+    WindowRow,
+)
 
 Record = TypeVar("Record")
 Row = Mapping[str, Json]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _StoredLease:
+    run_id: str
+    token: str
+    owner: Owner
+    clock: str
+    ends_s: float
 
 
 def study_values(study: Study) -> Row:
@@ -78,6 +97,21 @@ def read_best(row: BestRow) -> BestConfiguration:
     del values["id"]
     values["target"] = {name: values.pop(name) for name in TARGET}
     return _decode(BestConfiguration, values, _place(row, *TARGET))
+
+
+def lease_values(run_id: str, owner: Owner, clock: str, ends_s: float) -> Row:
+    """Column values for a lease of `run_id`."""
+    return {
+        "run_id": run_id, "token": owner.token, "owner": encode(owner), "clock": clock,
+        "ends_s": ends_s,
+    }  # fmt: skip
+
+
+def read_lease(row: LeaseRow, clock: str, now_s: float) -> Lease:
+    """The lease as it stands at `now_s` of `clock`; one by another clock has ended."""
+    stored = _decode(_StoredLease, _values(row), _place(row, "run_id"))
+    left_s = stored.ends_s - now_s if stored.clock == clock else -math.inf
+    return Lease(run_id=stored.run_id, owner=stored.owner, left_s=left_s)
 
 
 def _values(row: Base) -> dict[str, Json]:

@@ -1,15 +1,15 @@
 """The store on SQLite and PostgreSQL."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import groupby
+from typing import TypeVar
 
 from sqlalchemy import Engine, func, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from autotune.errors import StorageError
+from autotune.errors import FieldError, LeaseLostError, StorageError, UnreadableError
 from autotune.model import (
     BestConfiguration,
     Conclusion,
@@ -20,12 +20,13 @@ from autotune.model import (
     Trial,
     encode,
 )
-from autotune.storage.base import Store
-from autotune.storage.engine import for_writing, masked, storage_errors
+from autotune.storage import sql_leases
+from autotune.storage.base import OnUnreadable, Store, refuse
+from autotune.storage.engine import CHANGED, for_writing, masked, storage_errors
+from autotune.storage.lease import Lease, Owner
 from autotune.storage.precedence import Answer, may_replace
 from autotune.storage.records import by_target, describe, oldest_first, same_content
 from autotune.storage.rows import (
-    Row,
     best_values,
     read_best,
     read_study,
@@ -34,7 +35,11 @@ from autotune.storage.rows import (
     trial_values,
     window_values,
 )
+from autotune.storage.sql_insert import insert_new
 from autotune.storage.tables import Base, BestRow, StudyRow, TrialRow, WindowRow
+
+Kind = TypeVar("Kind", bound=Base)
+Record = TypeVar("Record")
 
 
 class SqlStore(Store):
@@ -50,7 +55,7 @@ class SqlStore(Store):
 
     def add_study(self, study: Study) -> None:
         with self._session(self._writing) as session:
-            if not self._insert(session, StudyRow, study_values(study)):
+            if not insert_new(session, StudyRow, study_values(study)):
                 there = session.get_one(StudyRow, study.run_id)
                 self._check_same(study, same_content(study, read_study(there)))
 
@@ -61,6 +66,7 @@ class SqlStore(Store):
         status: StudyStatus,
         conclusion: Conclusion | None = None,
         reason: str = "",
+        holder: str = "",
     ) -> Study:
         state = encode(
             {
@@ -70,7 +76,7 @@ class SqlStore(Store):
                 "updated_at": datetime.now(UTC),
             }
         )
-        with self._session(self._writing) as session:
+        with self._writing_about(run_id, holder) as session:
             session.execute(update(StudyRow).where(StudyRow.run_id == run_id).values(state))
             return read_study(self._known(session, run_id))
 
@@ -79,31 +85,44 @@ class SqlStore(Store):
             row = session.get(StudyRow, run_id)
             return None if row is None else read_study(row)
 
-    def studies(self) -> Sequence[Study]:
+    def studies(self, on_unreadable: OnUnreadable = refuse) -> Sequence[Study]:
         with self._session(self._engine) as session:
-            return oldest_first(read_study(row) for row in session.scalars(select(StudyRow)))
+            rows = session.scalars(select(StudyRow)).all()
+            return oldest_first(self._readable(rows, read_study, "run_id", on_unreadable))
 
-    def add_trial(self, trial: Trial) -> None:
-        with self._session(self._writing) as session:
+    def add_trial(self, trial: Trial, *, holder: str = "") -> None:
+        with self._writing_about(trial.run_id, holder) as session:
             self._known(session, trial.run_id)
-            if not self._insert(session, TrialRow, trial_values(trial)):
-                (there,) = _read_trials(session, trial.run_id, trial.number)
+            if not insert_new(session, TrialRow, trial_values(trial)):
+                (row,), windows = _trial_rows(session, trial.run_id, trial.number)
+                there = read_trial(row, windows(row))
                 self._check_same(trial, same_content(trial, there))
-            elif windows := window_values(trial):
-                session.execute(insert(WindowRow), windows)
+            elif values := window_values(trial):
+                session.execute(insert(WindowRow), values)
 
-    def trials(self, run_id: str) -> Sequence[Trial]:
+    def trials(self, run_id: str, on_unreadable: OnUnreadable = refuse) -> Sequence[Trial]:
         with self._session(self._engine) as session:
-            return _read_trials(session, run_id)
+            rows, windows = _trial_rows(session, run_id)
+            return list(
+                self._readable(
+                    rows, lambda row: read_trial(row, windows(row)), "number", on_unreadable
+                )
+            )
 
-    def save_best(self, best: BestConfiguration) -> None:
-        with self._session(self._writing) as session:
+    def trial_counts(self) -> Mapping[str, int]:
+        with self._session(self._engine) as session:
+            counts = select(TrialRow.run_id, func.count()).group_by(TrialRow.run_id)
+            return {run_id: count for run_id, count in session.execute(counts).tuples()}
+
+    def save_best(self, best: BestConfiguration, *, holder: str = "") -> None:
+        with self._writing_about(best.run_id, holder) as session:
             # Of several that save at once each waits for the one before it, and sees its row.
-            if self._insert(session, BestRow, best_values(best)):
+            if insert_new(session, BestRow, best_values(best)):
                 return
             same_target = select(BestRow).filter_by(**encode(best.target)).with_for_update()
             row = session.scalars(same_target).one()
-            if may_replace(_answer(session, best), _answer(session, read_best(row))):
+            kept = _unless_unreadable(read_best, row)
+            if kept is None or may_replace(_answer(session, best), _answer(session, kept)):
                 session.execute(
                     update(BestRow).where(BestRow.id == row.id).values(best_values(best))
                 )
@@ -113,9 +132,31 @@ class SqlStore(Store):
             row = session.scalars(select(BestRow).filter_by(**encode(target))).one_or_none()
             return None if row is None else read_best(row)
 
-    def bests(self) -> Sequence[BestConfiguration]:
+    def bests(self, on_unreadable: OnUnreadable = refuse) -> Sequence[BestConfiguration]:
         with self._session(self._engine) as session:
-            return by_target(read_best(row) for row in session.scalars(select(BestRow)))
+            rows = session.scalars(select(BestRow)).all()
+            return by_target(self._readable(rows, read_best, "workload", on_unreadable))
+
+    def take_lease(
+        self, run_id: str, owner: Owner, seconds: float, *, instead_of: str = ""
+    ) -> Lease:
+        with self._session(self._writing) as session:
+            self._known(session, run_id)
+            return sql_leases.take(session, run_id, owner, seconds, instead_of)
+
+    def renew_lease(self, run_id: str, token: str, seconds: float) -> bool:
+        with self._session(self._writing) as session:
+            return sql_leases.renew(session, run_id, token, seconds)
+
+    def release_lease(self, run_id: str, token: str) -> None:
+        with self._session(self._writing) as session:
+            sql_leases.release(session, run_id, token)
+
+    def leases(self, on_unreadable: OnUnreadable = refuse) -> Mapping[str, Lease]:
+        with self._session(self._engine) as session:
+            rows, read = sql_leases.reading(session)
+            leases = self._readable(rows, read, "run_id", on_unreadable)
+            return {lease.run_id: lease for lease in leases}
 
     def close(self) -> None:
         self._engine.dispose()
@@ -126,19 +167,32 @@ class SqlStore(Store):
         with storage_errors(self._name), Session(engine) as session, session.begin():
             yield session
 
-    def _upsert(self, table: type[Base]) -> postgresql.Insert | sqlite.Insert:
-        if self._engine.dialect.name == "postgresql":
-            return postgresql.insert(table)
-        return sqlite.insert(table)
+    @contextmanager
+    def _writing_about(self, run_id: str, holder: str) -> Iterator[Session]:
+        """A transaction in which the run's lease is and stays `holder`'s, if one is given."""
+        with self._session(self._writing) as session:
+            if holder and not sql_leases.is_held(session, run_id, holder):
+                raise LeaseLostError(
+                    f"{self._name}: another process took over run {run_id!r}, and writes here"
+                )
+            yield session
 
-    def _insert(self, session: Session, table: type[Base], values: Row) -> bool:
-        """Whether there was no such row; one being inserted elsewhere is waited for."""
-        statement = self._upsert(table).values(values).on_conflict_do_nothing()
-        # On the connection and with the option: else the number is unknown on some databases.
-        result = session.connection().execute(
-            statement, execution_options={"preserve_rowcount": True}
-        )
-        return result.rowcount == 1
+    def _readable(
+        self,
+        rows: Iterable[Kind],
+        read: Callable[[Kind], Record],
+        key: str,
+        on_unreadable: OnUnreadable,
+    ) -> Iterator[Record]:
+        for row in rows:
+            try:
+                yield read(row)
+            except FieldError as error:
+                on_unreadable(
+                    UnreadableError(
+                        f"{self._name}: {error}", key=str(getattr(row, key)), hint=CHANGED
+                    )
+                )
 
     def _known(self, session: Session, run_id: str) -> StudyRow:
         row = session.get(StudyRow, run_id)
@@ -154,23 +208,33 @@ class SqlStore(Store):
 
 
 def _answer(session: Session, best: BestConfiguration) -> Answer:
-    study = session.get(StudyRow, best.run_id)
+    row = session.get(StudyRow, best.run_id)
+    study = None if row is None else _unless_unreadable(read_study, row)
     searched = select(func.count()).where(
         TrialRow.run_id == best.run_id, TrialRow.phase == Phase.SEARCH.value
     )
     return Answer(
         best=best,
-        spec=None if study is None else read_study(study).spec,
+        spec=study.spec if study else None,
         tried=session.scalar(searched) or 0,
     )
 
 
-def _read_trials(session: Session, run_id: str, number: int | None = None) -> list[Trial]:
-    """A study's trials by number, or only the one with `number`."""
+def _unless_unreadable(read: Callable[[Kind], Record], row: Kind) -> Record | None:
+    try:
+        return read(row)
+    except FieldError:
+        return None
+
+
+def _trial_rows(
+    session: Session, run_id: str, number: int | None = None
+) -> tuple[Sequence[TrialRow], Callable[[TrialRow], Sequence[WindowRow]]]:
+    """A study's trials by number, or only the one with `number`; and what gives their windows."""
     key = {"run_id": run_id} if number is None else {"run_id": run_id, "number": number}
     rows = session.scalars(select(TrialRow).filter_by(**key).order_by(TrialRow.number)).all()
     windows = session.scalars(
         select(WindowRow).filter_by(**key).order_by(WindowRow.number, WindowRow.position)
     )
     of_trial = {n: list(group) for n, group in groupby(windows, lambda window: window.number)}
-    return [read_trial(row, of_trial.get(row.number, ())) for row in rows]
+    return rows, lambda row: of_trial.get(row.number, ())

@@ -88,6 +88,18 @@ class WindowRow(Base):
     seconds: Mapped[Json] = mapped_column(Number)
 
 
+class LeaseRow(Base):
+    """A run's Lease; it ends when the clock named `clock` shows `ends_s`."""
+
+    __tablename__ = "leases"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey(StudyRow.run_id), primary_key=True)
+    token: Mapped[str]
+    owner: Mapped[Json] = mapped_column(Document)
+    clock: Mapped[str]
+    ends_s: Mapped[Json] = mapped_column(Number)
+
+
 class BestRow(TargetColumns, Base):
     """A BestConfiguration, one for each target."""
 

@@ -152,5 +152,5 @@ def store(request: pytest.FixtureRequest, sqlite_url: str) -> Iterator[Store]:
     else:
         shared: Store = request.getfixturevalue("postgres_store")
         with _administrator(request.getfixturevalue("postgres")) as connection:
-            connection.execute("TRUNCATE studies, trials, windows, best_configurations")
+            connection.execute("TRUNCATE studies, trials, windows, best_configurations, leases")
         yield shared
