@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from threading import Event
 
 from autotune.budget import DEFAULT_BUDGET_S, check_budget
-from autotune.errors import FieldError, UserError
+from autotune.errors import FieldError, UnreadableError, UserError
 from autotune.executors.landscapes import LandscapeSource
 from autotune.executors.local import LocalExecutor
 from autotune.executors.simulated import SimulatedExecutor, VirtualClock
 from autotune.loop.observer import Observer
+from autotune.loop.records import StudyRecords
 from autotune.loop.study import StudyRunner
 from autotune.machines import Place
 from autotune.model import (
@@ -25,7 +26,8 @@ from autotune.model import (
 from autotune.request import Request, Spaces
 from autotune.space.environment import holding
 from autotune.space.space import Space
-from autotune.storage import Store, data_folder
+from autotune.storage import Store
+from autotune.storage.folder import run_folder
 from autotune.strategies import build_strategy, check_strategy
 
 
@@ -78,15 +80,18 @@ def new_study(spec: StudySpec, machine: Machine, store: Store) -> Study:
 def find_study(store: Store, run: str) -> Study:
     """The study whose run id is or starts with `run`; `latest` is the newest.
 
-    Raises FieldError if there is none, or more than one.
+    Raises FieldError if there is none, or more than one, and UnreadableError if it is unreadable.
     """
-    studies = list(store.studies())
+    broken: list[UnreadableError] = []
+    studies = list(store.studies(broken.append))
     ids = [study.run_id for study in studies]
     if run == "latest" and studies:
         return studies[-1]
     found = [s for s in studies if s.run_id == run] or [
         s for s in studies if run and s.run_id.startswith(run)
     ]
+    if not found and (unreadable := [e for e in broken if run and e.key.startswith(run)]):
+        raise unreadable[0]
     if not found:
         rule = "is no run in this store" if ids else "can't be found: this store has no runs"
         raise FieldError("RUN", run, rule, alternatives=ids[-10:])
@@ -100,14 +105,17 @@ def find_study(store: Store, run: str) -> Study:
 def runner(
     study: Study,
     place: Place,
-    store: Store,
+    store: StudyRecords,
     observer: Observer,
     cancel: Event,
     environment: Mapping[str, str] | None = None,
     *,
     cold: bool = False,
 ) -> StudyRunner:
-    """What runs `study` on this machine. Raises UserError if it belongs to other surroundings."""
+    """What runs `study` on this machine, with its records in `store`.
+
+    Raises UserError if the study belongs to other surroundings.
+    """
     around = os.environ if environment is None else environment
     simulated = _simulated(study, place, store) if study.spec.target.is_simulated else None
     space = _space_of(study, place, {} if simulated else around)
@@ -118,7 +126,7 @@ def runner(
         executor=simulated or LocalExecutor(machine=place.machine, cold=cold),
         clock=simulated.clock if simulated else time.monotonic,
         store=store,
-        folder=data_folder() / "runs" / study.run_id,
+        folder=run_folder(study.run_id),
         observer=observer,
         cancel=cancel,
     )
@@ -166,7 +174,7 @@ def landscape_of(spec: StudySpec) -> LandscapeSource:
     return LandscapeSource(name=spec.landscape, text=spec.landscape_text)
 
 
-def _simulated(study: Study, place: Place, store: Store) -> SimulatedExecutor:
+def _simulated(study: Study, place: Place, store: StudyRecords) -> SimulatedExecutor:
     """Its clock stands where the study's trials have brought it."""
     used_s = sum(trial.seconds for trial in store.trials(study.run_id))
     landscape = landscape_of(study.spec).landscape()

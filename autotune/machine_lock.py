@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autotune.errors import ExecutorError, UserError
+from autotune.storage.lease import boot_id
 
 FOLDER = "AUTOTUNE_LOCK_FOLDER"
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _STUDY = re.compile(r"(\d+) ([\w-]+)")
 _MOST_BYTES = 64 * 1024
 
@@ -74,11 +74,7 @@ def _os_errors(path: Path) -> Iterator[None]:
 def lock_file(environment: Mapping[str, str]) -> Path:
     """One for each boot of each machine, whoever asks: a folder may be shared by several."""
     folder = environment.get(FOLDER) or "/tmp"  # noqa: S108 - not $TMPDIR, which each user may have
-    try:
-        machine = _BOOT_ID.read_text("ascii").strip()
-    except OSError:
-        machine = os.uname().nodename
-    return Path(folder) / f"autotune-{machine}.lock"
+    return Path(folder) / f"autotune-{boot_id()}.lock"
 
 
 def _enter(descriptor: int, *, share: bool) -> list[str]:

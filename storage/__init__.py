@@ -12,12 +12,24 @@ from autotune.storage.folder import data_folder, default_url
 from autotune.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from autotune.storage.location import open_store
+    from autotune.storage.location import open_store, without_password
     from autotune.storage.sql import SqlStore
 
-__all__ = ["MemoryStore", "SqlStore", "Store", "data_folder", "default_url", "open_store"]
+__all__ = [
+    "MemoryStore",
+    "SqlStore",
+    "Store",
+    "data_folder",
+    "default_url",
+    "open_store",
+    "without_password",
+]
 
-_LATE = {"open_store": "autotune.storage.location", "SqlStore": "autotune.storage.sql"}
+_LATE = {
+    "open_store": "autotune.storage.location",
+    "without_password": "autotune.storage.location",
+    "SqlStore": "autotune.storage.sql",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -2,11 +2,14 @@
 
 import os
 import pwd
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from autotune.errors import UserError
+from autotune.errors import FieldError, UserError
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def data_folder(environ: Mapping[str, str] | None = None) -> Path:
@@ -30,6 +33,16 @@ def default_url(environ: Mapping[str, str] | None = None) -> str:
     """The URL of autotune.db in the data folder, for `open_store`."""
     path = str(data_folder(environ) / "autotune.db")
     return "sqlite:///" + path.replace("%", "%25").replace("?", "%3F")
+
+
+def run_folder(run_id: str) -> Path:
+    """Where the logs of a run are, not made here.
+
+    Raises FieldError for a run id that is no plain name: a database may hold anything.
+    """
+    if not _RUN_ID.fullmatch(run_id):
+        raise FieldError("RUN", run_id, "is not a run id that autotune gives")
+    return data_folder() / "runs" / run_id
 
 
 def _choose(environ: Mapping[str, str]) -> Path:

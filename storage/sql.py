@@ -82,8 +82,8 @@ class SqlStore(Store):
 
     def study(self, run_id: str) -> Study | None:
         with self._session(self._engine) as session:
-            row = session.get(StudyRow, run_id)
-            return None if row is None else read_study(row)
+            rows = session.scalars(select(StudyRow).filter_by(run_id=run_id)).all()
+            return next(self._readable(rows, read_study, "run_id", refuse), None)
 
     def studies(self, on_unreadable: OnUnreadable = refuse) -> Sequence[Study]:
         with self._session(self._engine) as session:
@@ -112,7 +112,7 @@ class SqlStore(Store):
     def trial_counts(self) -> Mapping[str, int]:
         with self._session(self._engine) as session:
             counts = select(TrialRow.run_id, func.count()).group_by(TrialRow.run_id)
-            return {run_id: count for run_id, count in session.execute(counts).tuples()}
+            return dict(session.execute(counts).tuples().all())
 
     def save_best(self, best: BestConfiguration, *, holder: str = "") -> None:
         with self._writing_about(best.run_id, holder) as session:
@@ -129,8 +129,8 @@ class SqlStore(Store):
 
     def best(self, target: Target) -> BestConfiguration | None:
         with self._session(self._engine) as session:
-            row = session.scalars(select(BestRow).filter_by(**encode(target))).one_or_none()
-            return None if row is None else read_best(row)
+            rows = session.scalars(select(BestRow).filter_by(**encode(target))).all()
+            return next(self._readable(rows, read_best, "workload", refuse), None)
 
     def bests(self, on_unreadable: OnUnreadable = refuse) -> Sequence[BestConfiguration]:
         with self._session(self._engine) as session:

@@ -2,19 +2,19 @@
 
 from typing import Any
 
+from autotune.errors import UnreadableError
 from autotune.exporters.document import settings_document, target_document
-from autotune.model import Study, StudyStatus, Trial, encode
-from autotune.run_lock import is_abandoned
+from autotune.model import Study, Trial, encode
+from autotune.run_lease import is_stale
+from autotune.storage.lease import Lease
 
 STALE = "stale"
-"""The status of a run that was started here, hasn't ended, and that no process works on."""
+"""The status of a run that hasn't ended, and that no process works on."""
 
 
-def status(study: Study) -> str:
+def status(study: Study, lease: Lease | None) -> str:
     """Where the study stands: the store doesn't learn of a controller that was killed."""
-    if study.status is StudyStatus.RUNNING and is_abandoned(study.run_id):
-        return STALE
-    return study.status.value
+    return STALE if is_stale(study, lease) else study.status.value
 
 
 def kind(study: Study) -> str:
@@ -22,7 +22,7 @@ def kind(study: Study) -> str:
     return "simulated" if study.spec.target.is_simulated else "measured"
 
 
-def study_document(study: Study) -> dict[str, Any]:
+def study_document(study: Study, lease: Lease | None) -> dict[str, Any]:
     """A study; what was asked of it is under `spec`."""
     spec = encode(study.spec)
     del spec["target"]
@@ -30,7 +30,7 @@ def study_document(study: Study) -> dict[str, Any]:
         "run": study.run_id,
         "kind": kind(study),
         "for": target_document(study.spec.target),
-        "status": status(study),
+        "status": status(study, lease),
         "conclusion": encode(study.conclusion),
         "reason": study.reason,
         "created": encode(study.created_at),
@@ -38,6 +38,11 @@ def study_document(study: Study) -> dict[str, Any]:
         "machine": encode(study.machine),
         "spec": spec,
     }
+
+
+def unreadable_document(error: UnreadableError) -> dict[str, Any]:
+    """What is known of a record that can't be read; `record` is its run id or trial number."""
+    return {"record": error.key, "status": "unreadable", "reason": str(error)}
 
 
 def trial_document(trial: Trial, study: Study) -> dict[str, Any]:

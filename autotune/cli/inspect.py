@@ -1,10 +1,17 @@
 """`autotune runs`, `show` and `best`: what the store knows."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from autotune.cli.documents import kind, status, study_document, trial_document
+from autotune.cli.documents import (
+    kind,
+    status,
+    study_document,
+    trial_document,
+    unreadable_document,
+)
 from autotune.cli.options import (
     BatchOption,
     Format,
@@ -17,7 +24,7 @@ from autotune.cli.options import (
 from autotune.cli.render import out, print_json, print_table
 from autotune.cli.report import print_trials
 from autotune.compose import find_study
-from autotune.errors import UserError
+from autotune.errors import UnreadableError, UserError
 from autotune.executors.host import describe_machine
 from autotune.exporters.document import to_document, to_yaml
 from autotune.exporters.text import scope
@@ -28,11 +35,16 @@ from autotune.storage import Store, default_url, open_store
 
 def runs(storage: StorageOption = None, format_: FormatOption = Format.TABLE) -> None:
     """List the runs in the store, the newest last."""
+    broken: list[UnreadableError] = []
     with open_store(storage or default_url()) as store:
-        studies = store.studies()
-        counts = {study.run_id: len(store.trials(study.run_id)) for study in studies}
+        studies = store.studies(broken.append)
+        counts, leases = store.trial_counts(), store.leases(broken.append)
     if format_ is Format.JSON:
-        print_json([{**study_document(s), "trials": counts[s.run_id]} for s in studies])
+        documents = [
+            {**study_document(s, leases.get(s.run_id)), "trials": counts.get(s.run_id, 0)}
+            for s in studies
+        ]
+        print_json([*documents, *map(unreadable_document, broken)])
         return
     print_table(
         "Runs",
@@ -42,8 +54,8 @@ def runs(storage: StorageOption = None, format_: FormatOption = Format.TABLE) ->
                 study.run_id,
                 f"{study.created_at:%Y-%m-%d %H:%M} UTC",
                 kind(study),
-                status(study),
-                str(counts[study.run_id]),
+                status(study, leases.get(study.run_id)),
+                str(counts.get(study.run_id, 0)),
                 study.conclusion.value if study.conclusion else "-",
                 study.spec.target.describe(),
                 scope(study.spec.pinned, study.spec.only) or "-",
@@ -51,6 +63,7 @@ def runs(storage: StorageOption = None, format_: FormatOption = Format.TABLE) ->
             for study in studies
         ],
     )
+    _tell(broken)
 
 
 def show(
@@ -62,12 +75,15 @@ def show(
     format_: FormatOption = Format.TABLE,
 ) -> None:
     """Show a run: every trial with its settings, samples/s and outcome."""
+    broken: list[UnreadableError] = []
     with open_store(storage or default_url()) as store:
         study = find_study(store, run)
-        trials = store.trials(study.run_id)
+        trials = store.trials(study.run_id, broken.append)
+        lease = store.leases(broken.append).get(study.run_id)
     if format_ is Format.JSON:
         documents = [trial_document(trial, study) for trial in trials]
-        print_json({"study": study_document(study), "trials": documents})
+        documents += map(unreadable_document, broken)
+        print_json({"study": study_document(study, lease), "trials": documents})
         return
     print_trials(f"Run {study.run_id}: {study.spec.target.describe()}", trials)
     console = out()
@@ -75,7 +91,7 @@ def show(
     console.print(f"kind        {kind(study)}", markup=False)
     console.print(f"machine     {study.machine.describe()}", markup=False)
     console.print(f"strategy    {study.spec.search}", markup=False)
-    console.print(f"status      {status(study)}", markup=False)
+    console.print(f"status      {status(study, lease)}", markup=False)
     if narrowed := scope(study.spec.pinned, study.spec.only):
         console.print(f"narrowed    {narrowed}", markup=False)
     if study.conclusion:
@@ -84,6 +100,7 @@ def show(
         if trial.log_tail and not trial.scored:
             console.print(f"\ntrial {trial.number}, end of {trial.log_path}:", markup=False)
             console.print(trial.log_tail, markup=False)
+    _tell(broken)
 
 
 def best(
@@ -108,7 +125,8 @@ def _find(
     store: Store, instance: str, workload: str, nproc: int | None, global_batch: int | None
 ) -> BestConfiguration:
     """The newest answer that fits. Raises UserError naming what there is instead."""
-    every = store.bests()
+    broken: list[UnreadableError] = []
+    every = store.bests(broken.append)
     fitting = [
         best
         for best in every
@@ -117,6 +135,7 @@ def _find(
         and nproc in (None, best.target.ranks_per_node)
         and global_batch in (None, best.target.global_batch)
     ]
+    _tell(broken)
     if fitting:
         return max(fitting, key=lambda best: best.created_at)
     known = "; ".join(best.target.describe() for best in every) or "nothing yet"
@@ -127,3 +146,9 @@ def _find(
         f"no stored answer for {', '.join(wanted)}; the store has: {known}",
         hint="make one with: autotune run --instance … --workload …",
     )
+
+
+def _tell(broken: Iterable[UnreadableError]) -> None:
+    """Name what was left out because it can't be read."""
+    for error in broken:
+        typer.echo(f"unreadable: {error}\nhint: {error.hint}", err=True)

@@ -1,18 +1,12 @@
 """`autotune run` and `resume`: run a study and print its answer."""
 
-import shlex
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
-from threading import Event
-from types import FrameType
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
 
-from autotune.answers import keep_answer, shared_before
 from autotune.budget import Budget, seconds
+from autotune.cli.controller import control
 from autotune.cli.options import (
     BatchOption,
     ColdOption,
@@ -38,24 +32,17 @@ from autotune.cli.options import (
     names,
     output_path,
 )
-from autotune.cli.progress import Progress
-from autotune.cli.report import print_answer
-from autotune.cli.saving import default_output, output_of, save_file
+from autotune.cli.saving import default_output, output_of
 from autotune.cli.simulated import check_recorded, chosen_landscape, on_landscape
-from autotune.compose import build_spec, find_study, landscape_of, new_study, runner
+from autotune.compose import build_spec, find_study, landscape_of, new_study
 from autotune.errors import FieldError
 from autotune.exporters.files import check_writable
-from autotune.machine_lock import MachineUse, machine_use
-from autotune.machines import LOCAL, Place, find_place, simulated_place
-from autotune.model import Conclusion, Study, StudySpec, StudyStatus
+from autotune.machine_lock import machine_use
+from autotune.machines import LOCAL, find_place, simulated_place
+from autotune.model import StudySpec, StudyStatus
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
-from autotune.run_lock import run_lock
-from autotune.storage import Store, default_url, open_store
+from autotune.storage import default_url, open_store
 from autotune.yaml_reader import read_yaml
-
-EXIT_STUCK = 1
-EXIT_NO_CANDIDATE = 3
-EXIT_INTERRUPTED = 130
 
 
 def run(
@@ -155,8 +142,10 @@ def run(
         notices = all_notices(request, built)
         if cost := request.budget.describe(place, target.nodes):
             notices.append(cost)
-        with run_lock(study.run_id):
-            _run_and_report(study, place, store, storage, format_, use, notices, cold=cold)
+        control(
+            study, place, store,
+            storage=storage, format_=format_, using=nullcontext(use), notices=notices, cold=cold,
+        )  # fmt: skip
 
 
 def resume(
@@ -190,80 +179,6 @@ def resume(
             else find_place(target.instance, instances=sources)
         )
         using = nullcontext() if target.is_simulated else machine_use(share=share_machine)
-        with run_lock(study.run_id), using as use:
-            _run_and_report(study, place, store, storage, format_, use, cold=cold)
-
-
-def _run_and_report(
-    study: Study,
-    place: Place,
-    store: Store,
-    storage: str | None,
-    format_: Format,
-    use: MachineUse | None,
-    notices: Sequence[str] = (),
-    *,
-    cold: bool = False,
-) -> None:
-    if use is not None:
-        use.announce(study.run_id)
-    progress = Progress(pinned=study.spec.pinned)
-    progress.resumed(store.trials(study.run_id))
-    progress.say(f"run {study.run_id}: {study.spec.target.describe()}")
-    progress.say(f"machine: {place.machine.describe()}")
-    if study.spec.target.is_simulated:
-        progress.say(f"simulated on {study.spec.landscape}: nothing is measured, nothing is saved")
-    for notice in notices:
-        progress.say(f"notice: {notice}")
-    before = shared_before(store, study)
-    resume_command = _resume_command(study, storage, cold=cold)
-    try:
-        with _interruptible(progress) as cancel:
-            running = runner(study, place, store, progress, cancel, cold=cold)
-            with running.executor:
-                end = running.run()
-    except KeyboardInterrupt:
-        progress.close()
-        progress.say(f"interrupted at once; resume with: {resume_command}")
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-    progress.close()
-    if end.best is not None:
-        shared = (*before, *(use.shared_with() if use else ()))
-        best = keep_answer(store, end.best, shared)
-        end = replace(end, best=best, evidence=best.evidence)
-    saved = save_file(study, store, end.best)
-    print_answer(study, end, store.trials(study.run_id), saved, format_)
-    if end.interrupted:
-        progress.say(f"interrupted; resume with: {resume_command}")
-        raise typer.Exit(EXIT_INTERRUPTED)
-    if end.stuck:
-        progress.say(f"stopped; once that is mended: {resume_command}")
-        raise typer.Exit(EXIT_STUCK)
-    if end.decision.conclusion is Conclusion.NO_CANDIDATE:
-        raise typer.Exit(EXIT_NO_CANDIDATE)
-
-
-def _resume_command(study: Study, storage: str | None, *, cold: bool) -> str:
-    where = f" --storage {shlex.quote(storage)}" if storage else ""
-    return f"autotune resume {study.run_id}{where}{' --cold' * cold}"
-
-
-@contextmanager
-def _interruptible(progress: Progress) -> Iterator[Event]:
-    """The first Ctrl-C, TERM or hang-up ends the study cleanly; the second one at once."""
-    cancel = Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        del frame
-        if cancel.is_set():
-            raise KeyboardInterrupt
-        cancel.set()
-        progress.say(f"{signal.Signals(number).name}: ending the running trial …")
-
-    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, stop) for number in caught}
-    try:
-        yield cancel
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        control(
+            study, place, store, storage=storage, format_=format_, using=using, cold=cold
+        )  # fmt: skip

@@ -15,6 +15,7 @@ from autotune.loop.observer import Observer, TrialStart
 from autotune.loop.plan import Plan, Step
 from autotune.loop.proposals import known_in_disguise
 from autotune.loop.race import Race
+from autotune.loop.records import StudyRecords
 from autotune.model import (
     BestConfiguration,
     Candidate,
@@ -33,7 +34,6 @@ from autotune.scoring.drift import Drift
 from autotune.scoring.noise import Noise
 from autotune.space.memory import Capacity
 from autotune.space.space import Space
-from autotune.storage.base import Store
 from autotune.strategies.base import SearchStrategy
 
 _FIRST_LIMIT_S = 600.0
@@ -79,7 +79,7 @@ class StudyRunner:
     space: Space
     strategy: SearchStrategy
     executor: Executor
-    store: Store
+    store: StudyRecords
     folder: Path
     """For the trials' own folders."""
     observer: Observer = field(default_factory=Observer)

@@ -1,0 +1,133 @@
+"""Runs a study for the command line: alone, until it ends or is interrupted, and reports."""
+
+import shlex
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from threading import Event
+from types import FrameType
+
+import typer
+
+from autotune.answers import keep_answer, shared_before
+from autotune.cli.options import Format
+from autotune.cli.progress import Progress
+from autotune.cli.report import print_answer
+from autotune.cli.saving import save_file
+from autotune.compose import runner
+from autotune.loop.records import StudyRecords
+from autotune.loop.study import StudyEnd
+from autotune.machine_lock import MachineUse
+from autotune.machines import Place
+from autotune.model import Conclusion, Study
+from autotune.run_lease import hold_run
+from autotune.storage import Store, without_password
+
+EXIT_STUCK = 1
+EXIT_NO_CANDIDATE = 3
+EXIT_INTERRUPTED = 130
+
+
+def control(
+    study: Study,
+    place: Place,
+    store: Store,
+    *,
+    storage: str | None,
+    format_: Format,
+    using: AbstractContextManager[MachineUse | None],
+    notices: Sequence[str] = (),
+    cold: bool = False,
+) -> None:
+    """Run what is left of `study`, save its answer and print it.
+
+    Raises typer.Exit with what follows from how it ended, and FieldError if another process runs
+    it.
+    """
+    progress, cancel = Progress(pinned=study.spec.pinned), Event()
+    resume_command = _resume_command(study, storage, cold=cold)
+    holding = hold_run(
+        store, study.run_id, say=progress.say, cancel=cancel, resume_command=resume_command
+    )
+    with holding as records, using as use:
+        if use is not None:
+            use.announce(study.run_id)
+        progress.resumed(records.trials(study.run_id))
+        _introduce(study, place, notices, progress)
+        before = shared_before(store, study)
+        try:
+            with _interruptible(progress, cancel):
+                end = _run(study, place, records, progress, cancel, cold=cold)
+        except KeyboardInterrupt:
+            progress.say(f"interrupted at once; resume with: {resume_command}")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        if end.best is not None:
+            shared = (*before, *(use.shared_with() if use else ()))
+            best = keep_answer(records, end.best, shared)
+            end = replace(end, best=best, evidence=best.evidence)
+        saved = save_file(study, store, end.best)
+        print_answer(study, end, records.trials(study.run_id), saved, format_)
+    _leave(end, progress, resume_command)
+
+
+def _introduce(study: Study, place: Place, notices: Sequence[str], progress: Progress) -> None:
+    progress.say(f"run {study.run_id}: {study.spec.target.describe()}")
+    progress.say(f"machine: {place.machine.describe()}")
+    if study.spec.target.is_simulated:
+        progress.say(f"simulated on {study.spec.landscape}: nothing is measured, nothing is saved")
+    for notice in notices:
+        progress.say(f"notice: {notice}")
+
+
+def _run(
+    study: Study,
+    place: Place,
+    records: StudyRecords,
+    progress: Progress,
+    cancel: Event,
+    *,
+    cold: bool,
+) -> StudyEnd:
+    running = runner(study, place, records, progress, cancel, cold=cold)
+    try:
+        with running.executor:
+            return running.run()
+    finally:
+        progress.close()
+
+
+def _leave(end: StudyEnd, progress: Progress, resume_command: str) -> None:
+    if end.interrupted:
+        progress.say(f"interrupted; resume with: {resume_command}")
+        raise typer.Exit(EXIT_INTERRUPTED)
+    if end.stuck:
+        progress.say(f"stopped; once that is mended: {resume_command}")
+        raise typer.Exit(EXIT_STUCK)
+    if end.decision.conclusion is Conclusion.NO_CANDIDATE:
+        raise typer.Exit(EXIT_NO_CANDIDATE)
+
+
+def _resume_command(study: Study, storage: str | None, *, cold: bool) -> str:
+    where = f" --storage {shlex.quote(without_password(storage))}" if storage else ""
+    return f"autotune resume {study.run_id}{where}{' --cold' * cold}"
+
+
+@contextmanager
+def _interruptible(progress: Progress, cancel: Event) -> Iterator[None]:
+    """The first Ctrl-C, TERM or hang-up ends the study cleanly; the second one at once."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        if cancel.is_set():
+            raise KeyboardInterrupt
+        cancel.set()
+        progress.say(f"{signal.Signals(number).name}: ending the running trial …")
+
+    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, stop) for number in caught}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
