@@ -50,7 +50,10 @@ def _trial(line: str, place: str, run_id: str) -> Trial:
         data = json.loads(line)
     except (ValueError, RecursionError):
         raise UserError(f"{place}: is not JSON") from None
-    trial = decode(Trial, data, f"{place}: ")
+    try:
+        trial = decode(Trial, data)
+    except FieldError as error:
+        raise UserError(f"{place}: {error}") from None
     if trial.run_id != run_id:
         raise FieldError(f"{place}: run_id", trial.run_id, f"is not the run {run_id!r}")
     return trial

@@ -5,6 +5,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotune.errors import LeaseLostError
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -34,6 +36,14 @@ class Lease:
     owner: Owner
     left_s: float
     """Seconds to its end by the store's clock; below 0 it has ended."""
+
+
+def lost(database: str, run_id: str) -> LeaseLostError:
+    """The error of a writer whose lease is another one's now."""
+    return LeaseLostError(
+        f"{database}: another process took over run {run_id!r}, so this one writes no more",
+        hint=f"it wasn't heard of for too long; follow the other one with: autotune show {run_id}",
+    )
 
 
 def machine_clock() -> tuple[str, float]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from threading import Lock
 
-from autotune.errors import LeaseLostError, StorageError
+from autotune.errors import StorageError
 from autotune.model import BestConfiguration, Conclusion, Phase, Study, StudyStatus, Target, Trial
 from autotune.storage.base import OnUnreadable, Store, refuse
-from autotune.storage.lease import Lease, Owner
+from autotune.storage.lease import Lease, Owner, lost
 from autotune.storage.precedence import Answer, may_replace
 from autotune.storage.records import (
     as_stored,
@@ -144,9 +144,7 @@ class MemoryStore(Store):
     def _check_holder(self, run_id: str, holder: str) -> None:
         there = self._leases.get(run_id)
         if holder and (there is None or there[0].token != holder):
-            raise LeaseLostError(
-                f"memory: another process took over run {run_id!r}, and writes here"
-            )
+            raise lost("memory", run_id)
 
     def _check_known(self, run_id: str) -> None:
         if run_id not in self._studies:

@@ -50,6 +50,8 @@ class RunRecords:
         """Of `_pending` and of its file."""
         self._flushing = Lock()
         self._told = False
+        self._in_memory = False
+        """It was said that the file can't be written."""
 
     @property
     def is_behind(self) -> bool:
@@ -137,8 +139,8 @@ class RunRecords:
         path = self._file.with_name(f"superseded-{time.time_ns()}.jsonl")
         self._file.replace(path)
         self._say(
-            f"{_results(len(trials))} in {path} not used: another process had trial "
-            f"{trials[0].number} and what followed run again"
+            f"{_results(len(trials))} not used: another process had trial {trials[0].number} and "
+            f"what followed run again; they are kept in {path}"
         )
 
     def _when_it_works(self, write: Callable[[], Written]) -> Written:
@@ -160,7 +162,8 @@ class RunRecords:
         try:
             write_aside(self._file, self._pending)
         except OSError as error:
-            if self._pending:
+            if self._pending and not self._in_memory:
+                self._in_memory = True
                 self._say(f"{self._file}: {error.strerror}; results are kept in memory")
 
     def _kept(self) -> str:

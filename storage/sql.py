@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlalchemy import Engine, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from autotune.errors import FieldError, LeaseLostError, StorageError, UnreadableError
+from autotune.errors import FieldError, StorageError, UnreadableError
 from autotune.model import (
     BestConfiguration,
     Conclusion,
@@ -23,7 +23,7 @@ from autotune.model import (
 from autotune.storage import sql_leases
 from autotune.storage.base import OnUnreadable, Store, refuse
 from autotune.storage.engine import CHANGED, for_writing, masked, storage_errors
-from autotune.storage.lease import Lease, Owner
+from autotune.storage.lease import Lease, Owner, lost
 from autotune.storage.precedence import Answer, may_replace
 from autotune.storage.records import by_target, describe, oldest_first, same_content
 from autotune.storage.rows import (
@@ -172,9 +172,7 @@ class SqlStore(Store):
         """A transaction in which the run's lease is and stays `holder`'s, if one is given."""
         with self._session(self._writing) as session:
             if holder and not sql_leases.is_held(session, run_id, holder):
-                raise LeaseLostError(
-                    f"{self._name}: another process took over run {run_id!r}, and writes here"
-                )
+                raise lost(self._name, run_id)
             yield session
 
     def _readable(

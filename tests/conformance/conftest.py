@@ -1,22 +1,17 @@
 """Stores to hold against the contract: in memory, on SQLite, and on a PostgreSQL of our own."""
 
-import os
-import pwd
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
 
 from autotune.storage import MemoryStore, Store, open_store
+from tests.postgres import PASSWORD, running_cluster
 
-PASSWORD = "correct-horse-battery"
 POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.postgresql)
 NewUrl = Callable[[], str]
 
@@ -24,62 +19,8 @@ NewUrl = Callable[[], str]
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Path]:
     """The socket folder of a PostgreSQL cluster that lives as long as the tests."""
-    programs = _postgres_programs()
-    # Short and in /tmp: the path of a Unix socket has at most 107 bytes.
-    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
-    try:
-        yield from _run_postgres(programs, folder)
-    finally:
-        shutil.rmtree(folder)
-
-
-def _postgres_programs() -> Path:
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    on_path = shutil.which("initdb")
-    if not found and not on_path:
-        pytest.skip("PostgreSQL's initdb and pg_ctl aren't installed")
-    return found[-1].parent if found else Path(str(on_path)).resolve().parent
-
-
-def _run_postgres(programs: Path, folder: Path) -> Iterator[Path]:
-    as_user = _server_user(folder)
-    password = folder / "password"
-    password.write_text(PASSWORD)
-    password.chmod(0o644)
-
-    def run(*command: str | Path) -> None:
-        log = folder / "log"
-        with log.open("ab") as out:
-            done = subprocess.run(
-                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                timeout=60, check=False, **as_user,
-            )  # fmt: skip
-        assert done.returncode == 0, log.read_text()
-
-    data = folder / "data"
-    run(
-        programs / "initdb", "--pgdata", data, "--username", "autotune", "--pwfile", password,
-        "--auth", "scram-sha-256", "--no-sync", "--no-locale", "--encoding", "UTF8",
-    )  # fmt: skip
-    # No TCP: no port to collide on. No fsync: this cluster's data is worth nothing.
-    options = f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off"
-    run(programs / "pg_ctl", "start", "--pgdata", data, "--wait", "--options", options)
-    try:
-        yield folder
-    finally:
-        run(programs / "pg_ctl", "stop", "--pgdata", data, "--mode", "immediate")
-
-
-def _server_user(folder: Path) -> dict[str, Any]:
-    """Arguments for subprocess: PostgreSQL refuses to run as root."""
-    if os.geteuid() != 0:
-        return {}
-    try:
-        user = pwd.getpwnam("postgres")
-    except KeyError:
-        pytest.skip("PostgreSQL doesn't run as root, and there is no user postgres")
-    os.chown(folder, user.pw_uid, user.pw_gid)
-    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    with running_cluster() as cluster:
+        yield cluster.folder
 
 
 def _administrator(postgres: Path) -> psycopg.Connection:

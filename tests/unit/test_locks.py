@@ -1,4 +1,4 @@
-"""Locks of runs and of the machine, held by real processes."""
+"""The lock of the machine, held by real processes."""
 
 import os
 import re
@@ -12,9 +12,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from autotune.errors import ExecutorError, FieldError, UserError
+from autotune.errors import ExecutorError, UserError
 from autotune.machine_lock import FOLDER, lock_file, machine_use
-from autotune.run_lock import is_abandoned, run_lock
 
 HOLD = """
 import sys
@@ -25,20 +24,12 @@ with machine_use(share="--share" in sys.argv) as use:
     sys.stdin.readline()
     print(*use.shared_with(), sep="; ", flush=True)
 """
-HOLD_RUN = """
-import sys
-from autotune.run_lock import run_lock
-with run_lock("r1"):
-    print("held", flush=True)
-    sys.stdin.readline()
-"""
 NOBODY = 65534
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(FOLDER, str(tmp_path))
-    monkeypatch.setenv("AUTOTUNE_HOME", str(tmp_path / "home"))
     return tmp_path
 
 
@@ -155,16 +146,3 @@ def test_nothing_but_studies_is_read_from_the_lock() -> None:
             pass
         assert re.findall(r"run (\S+)", str(caught.value)) == ["first"]
         assert str(first.pid) in str(caught.value)
-
-
-def test_a_run_is_abandoned_when_its_controller_is_gone() -> None:
-    assert not is_abandoned("r1"), "never begun here"
-    with holder(HOLD_RUN) as other:
-        assert not is_abandoned("r1")
-        with pytest.raises(FieldError, match="is being run by another process"), run_lock("r1"):
-            pass
-        other.kill()
-        other.wait()
-        assert is_abandoned("r1")
-        with run_lock("r1"):
-            assert not is_abandoned("r1")
