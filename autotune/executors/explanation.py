@@ -19,6 +19,8 @@ _KINDS = {
     FailureKind.ENVIRONMENT: Outcome.ENVIRONMENT,
     FailureKind.ERROR: Outcome.CRASHED,
 }
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
+"""No failure of a program's own ends it by these."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +94,23 @@ def _exited(end: RankEnd) -> Why:
 
 def _killed(end: RankEnd, facts: LaunchFacts) -> Why:
     number = -(end.exit_status or 0)
-    if number == signal.SIGKILL and facts.oom_kills > 0:
+    if number == signal.SIGKILL and _ran_out(facts):
         by = "most likely by the kernel's out-of-memory killer: the host's memory ran out"
         return Why(Outcome.OUT_OF_MEMORY, f"rank {end.rank} was killed (SIGKILL), {by}", end.rank)
     signals = {member.value: member.name for member in signal.Signals}
     name = signals.get(number, f"signal {number}")
+    if number in _FROM_OUTSIDE:
+        by = "sent by a person, a scheduler or a guard of the memory, not by the trial"
+        return Why(Outcome.PREEMPTED, f"rank {end.rank} was ended by {name}, {by}", end.rank)
     return Why(Outcome.CRASHED, f"rank {end.rank} was ended by {name}", end.rank)
+
+
+def _ran_out(facts: LaunchFacts) -> bool:
+    """Whether the kernel ended a process for want of memory, its control group's included."""
+    if facts.oom_kills > 0:
+        return True
+    found = diagnose([Log.of(facts.kernel_log)])
+    return found is not None and found.outcome is Outcome.OUT_OF_MEMORY
 
 
 def _in_log(end: RankEnd, why: Why, facts: LaunchFacts) -> Why:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from autotune.errors import FieldError
+from autotune.loop.failures import hopeless
 from autotune.loop.history import mean_rate, reading
 from autotune.loop.ledger import Ledger, timed
 from autotune.loop.plan import LEAST_LAUNCHES, MARGIN, Plan, diverges, is_too_noisy
@@ -51,6 +52,8 @@ def decide(plan: Plan, ledger: Ledger, device: DeviceKind) -> Decision:
     """The decision that the trials allow."""
     if diverges(ledger):
         return _diverges(plan, ledger)
+    if failure := hopeless(ledger.trials):
+        return _none(plan, f"nothing that was tried works: {failure}")
     if not ledger.has_measured(plan.baseline):
         return _without_baseline(plan, ledger)
     if is_too_noisy(ledger):
@@ -75,11 +78,7 @@ def decide(plan: Plan, ledger: Ledger, device: DeviceKind) -> Decision:
 def decide_early(plan: Plan, ledger: Ledger, why: str) -> Decision:
     """What is known when a study is ended before its time: the best reading, never confirmed."""
     if ledger.leading is None:
-        return Decision(
-            conclusion=Conclusion.NO_CANDIDATE,
-            candidate=plan.baseline,
-            reason=f"{why}; no trial had completed",
-        )
+        return _none(plan, f"{why}; no trial had completed")
     return Decision(
         conclusion=Conclusion.UNCONFIRMED,
         candidate=ledger.leading,
@@ -148,11 +147,10 @@ def _unfit(arm: Sequence[Timings], baseline: Sequence[Timings], device: DeviceKi
 
 def _diverges(plan: Plan, ledger: Ledger) -> Decision:
     failed = next(t for t in ledger.baselines if t.outcome is Outcome.DIVERGED)
-    return Decision(
-        conclusion=Conclusion.NO_CANDIDATE,
-        candidate=plan.baseline,
-        reason=f"the baseline itself doesn't train ({failed.reason}), so no configuration can be "
-        "compared with it; look at the learning rate, the data and the dtype first",
+    return _none(
+        plan,
+        f"the baseline itself doesn't train ({failed.reason}), so no configuration can be compared "
+        f"with it; {failed.outcome.treatment.advice} first",
     )
 
 
@@ -182,11 +180,10 @@ def _without_baseline(plan: Plan, ledger: Ledger) -> Decision:
     finalists = plan.finalists(ledger)
     if not finalists:
         count = len({trial.candidate for trial in ledger.trials if trial.outcome.is_final})
-        return Decision(
-            conclusion=Conclusion.NO_CANDIDATE,
-            candidate=plan.baseline,
-            reason=f"{failed}, and none of {count} candidates worked" if count else failed,
-        )
+        if tried:
+            failed = f"{failed}, and none of {count} candidates worked"
+            failed = f"{failed}; {tried[-1].outcome.treatment.advice}"
+        return _none(plan, failed)
     launches = ledger.confirmations
     steady = [arm for arm in finalists if arm in launches and all(t.scored for t in launches[arm])]
     best = max(steady, key=lambda arm: mean_rate(launches[arm]), default=finalists[0])
@@ -218,6 +215,10 @@ def _nothing_close(plan: Plan, ledger: Ledger) -> str:
     best = math.exp(max(rates) - ledger.log_rate(plan.baseline))
     verb = "didn't come" if count == 1 else "came"
     return f"{tried} {verb} close: the best reading was {_percent(best)}"
+
+
+def _none(plan: Plan, reason: str) -> Decision:
+    return Decision(conclusion=Conclusion.NO_CANDIDATE, candidate=plan.baseline, reason=reason)
 
 
 def _keep(

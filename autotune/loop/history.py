@@ -1,33 +1,10 @@
 """What the stored trials of a study say: pure questions over a list of trials."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from statistics import fmean, stdev
 
-from autotune.model import Outcome, Reading, Trial
+from autotune.model import Reading, Trial
 from autotune.scoring.score import score
-
-MAX_ATTEMPTS = 3
-"""Launches of one candidate whose trials the machine, not the candidate, made fail."""
-
-
-def failed_attempts(trials: Sequence[Trial]) -> int:
-    """How many trials at the end, all of one candidate, the machine made fail."""
-    count = 0
-    for trial in reversed(trials):
-        if trial.outcome.is_final or trial.candidate != trials[-1].candidate:
-            break
-        count += trial.outcome is not Outcome.CANCELLED
-    return count
-
-
-def failed_in_a_row(trials: Sequence[Trial]) -> int:
-    """How many trials at the end of the study failed without one completing between them."""
-    count = 0
-    for trial in reversed(trials):
-        if trial.outcome in (Outcome.COMPLETED, Outcome.PRUNED):
-            break
-        count += trial.outcome is not Outcome.CANCELLED
-    return count
 
 
 def reading(trials: Iterable[Trial]) -> Reading | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from autotune.loop.effects import EffectLog
-from autotune.model import AnyMeasurement, Candidate, Outcome, Phase, Trial
+from autotune.model import AnyMeasurement, Candidate, Lesson, Outcome, Phase, Trial
 from autotune.scoring.drift import Drift, Timed, drift
 from autotune.scoring.noise import PRIOR_LAUNCH, PRIOR_WINDOW, Noise, Pool
 from autotune.scoring.racing import Leader
@@ -31,6 +31,8 @@ class Ledger:
 
     def __init__(self, space: Space) -> None:
         self.trials: list[Trial] = []
+        self.is_open = False
+        """The last trial says nothing of its candidate, which is to be launched again."""
         self.effects = EffectLog(space)
         self.arms: dict[Candidate, Arm] = {}
         self.baselines: list[Trial] = []
@@ -52,6 +54,8 @@ class Ledger:
         self._leader: Candidate | None = None
         self._windows = Pool(PRIOR_WINDOW)
         self._elapsed_s = 0.0
+        self._attempts = 0
+        """Launches of the last trial's candidate that failed and said nothing of it."""
         self._slowest_s = 0.0
         self.unconfirmed = 0
         """Trials before confirmation."""
@@ -66,14 +70,16 @@ class Ledger:
             self.unconfirmed_s = self._elapsed_s
             self.unconfirmed += 1
         self.trials.append(trial)
-        if not trial.outcome.is_final:
+        lesson = self._lesson(trial.outcome)
+        self.is_open = lesson is Lesson.NOTHING
+        if self.is_open:
             return
         self._slowest_s = max(self._slowest_s, trial.seconds)
         self._count(trial)
         if trial.phase is not Phase.CONFIRM:
             # Confirmation must not change whom it confirms.
             self.effects.add(trial)
-            self._read(trial, at_s)
+            self._read(trial, lesson, at_s)
             self.values[trial.candidate] = self._value(trial, at_s)
 
     @property
@@ -123,9 +129,19 @@ class Ledger:
             case Phase.CONFIRM:
                 self.confirmations.setdefault(trial.candidate, []).append(trial)
 
-    def _read(self, trial: Trial, at_s: float) -> None:
+    def _lesson(self, outcome: Outcome) -> Lesson:
+        """What a trial teaches; its candidate is given up once all its retries have failed."""
+        treatment = outcome.treatment
+        retried = treatment.lesson is Lesson.NOTHING
+        self._attempts = self._attempts + (outcome is not Outcome.CANCELLED) if retried else 0
+        if treatment.gives_up and self._attempts > treatment.retries:
+            self._attempts = 0
+            return Lesson.INFEASIBLE
+        return treatment.lesson
+
+    def _read(self, trial: Trial, lesson: Lesson, at_s: float) -> None:
         arm = self.arms.setdefault(trial.candidate, Arm(candidate=trial.candidate))
-        arm.failed |= trial.outcome.is_infeasible
+        arm.failed |= lesson is Lesson.INFEASIBLE
         if trial.scored is None:
             if trial.candidate == self._leader:
                 self._lead(self.arms.values())

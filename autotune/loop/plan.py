@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from autotune.loop.contest import FINALISTS, Contest
-from autotune.loop.history import MAX_ATTEMPTS, failed_attempts, failed_in_a_row
+from autotune.loop.failures import hopeless
 from autotune.loop.ledger import Ledger
-from autotune.model import Candidate, Outcome, Phase, StudySpec, Trial
+from autotune.model import Candidate, Outcome, Phase, StudySpec
 from autotune.scoring.design import MAX_ROUNDS, MIN_ROUNDS, rounds_needed, shown_at_least
 from autotune.strategies.base import SearchStrategy
 
@@ -22,8 +22,6 @@ CONFIRM_SHARE = 0.6
 """Most of a time budget that confirmation may be given beyond its least, at the search's cost."""
 MARGIN = 1.1
 """What launches may take longer than before."""
-HOPELESS = 10
-"""Failures in a row, with no success in the study, after which it stops."""
 LEAST_LAUNCHES = BASELINE_LAUNCHES + 1 + 2 * MIN_ROUNDS
 """Of the smallest study that can confirm anything."""
 INDISTINCT = 0.25
@@ -54,9 +52,9 @@ class Plan:
     def next_step(self, ledger: Ledger, elapsed_s: float, ask: Ask) -> Step | None:
         """The next trial to launch; None when the study has ended or can't go on."""
         trials = ledger.trials
-        if is_hopeless(trials) or diverges(ledger):
+        if hopeless(trials) or diverges(ledger):
             return None
-        if trials and not trials[-1].outcome.is_final:
+        if ledger.is_open:
             return Step(phase=trials[-1].phase, candidate=trials[-1].candidate)
         if self._needs_baseline(ledger):
             return Step(phase=Phase.BASELINE, candidate=self.baseline)
@@ -99,13 +97,6 @@ class Plan:
             self._contests.clear()
             self._contests[ledger.unconfirmed] = Contest.of(ledger, self.baseline, self.strategy)
         return self._contests[ledger.unconfirmed]
-
-    def is_stuck(self, trials: Sequence[Trial]) -> bool:
-        """Whether the machine, not the candidates, keeps trials from running.
-
-        `trials` are those of this invocation: a person may have mended the machine before it.
-        """
-        return failed_attempts(trials) >= MAX_ATTEMPTS
 
     def why_ended(self, ledger: Ledger, exhausted: str) -> str:
         """Why the search went no further, as a clause; `exhausted` if it had nothing left."""
@@ -187,12 +178,6 @@ class Plan:
 
     def _fits(self, seconds: float, elapsed_s: float) -> bool:
         return self.spec.budget_s is None or elapsed_s + seconds <= self.spec.budget_s
-
-
-def is_hopeless(trials: Sequence[Trial]) -> bool:
-    """Whether nothing has worked in many trials."""
-    failed = failed_in_a_row(trials)
-    return failed >= HOPELESS and failed == sum(1 for t in trials if t.outcome.is_final)
 
 
 def diverges(ledger: Ledger) -> bool:

@@ -40,9 +40,8 @@ class Proposals:
 
     def replay(self, trials: Sequence[Trial], ledger: Ledger) -> None:
         """Bring the strategy and the ledger to where they were after these trials."""
-        for index, trial in enumerate(trials):
-            is_repeated = index > 0 and not trials[index - 1].outcome.is_final
-            if trial.phase in (Phase.SEARCH, Phase.CONTEND) and not is_repeated:
+        for trial in trials:
+            if trial.phase in (Phase.SEARCH, Phase.CONTEND) and not ledger.is_open:
                 # Before a contender the search had nothing to propose, or wasn't asked, and then
                 # asking changes nothing.
                 self.ask(ledger)
@@ -70,7 +69,7 @@ class Proposals:
 
     def tell(self, trial: Trial, ledger: Ledger) -> None:
         """Tell the strategy of the trial just added, if it says something about its candidate."""
-        if trial.phase is not Phase.CONFIRM and trial.outcome.is_final:
+        if trial.phase is not Phase.CONFIRM and not ledger.is_open:
             self.strategy.tell(trial.candidate, ledger.values[trial.candidate])
 
     def _judge(self, candidate: Candidate, ledger: Ledger) -> Skip | None:

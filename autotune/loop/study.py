@@ -9,6 +9,7 @@ from threading import Event
 
 from autotune.executors.base import Executor, Launch, LaunchEnd
 from autotune.loop.conclude import Decision, best_configuration, decide, decide_early, evidence
+from autotune.loop.failures import Streak, stuck
 from autotune.loop.fit import FittingProposals, LeftOut, memory_knowledge
 from autotune.loop.ledger import Ledger
 from autotune.loop.observer import Observer, TrialStart
@@ -100,7 +101,7 @@ class StudyRunner:
         proposals.replay(list(self.store.trials(self.study.run_id)), ledger)
         used_s, known = ledger.elapsed_s, len(ledger.trials)
         started = self.clock()
-        while not self.cancel.is_set() and not plan.is_stuck(ledger.trials[known:]):
+        while not self.cancel.is_set() and not stuck(ledger.trials[known:]):
             elapsed_s = used_s + self.clock() - started
             step = plan.next_step(ledger, elapsed_s, lambda: proposals.ask(ledger))
             if step is None:
@@ -110,7 +111,7 @@ class StudyRunner:
             ledger.add(trial)
             proposals.tell(trial, ledger)
             self.observer.trial_ended(trial)
-        return self._end(plan, ledger, proposals, stuck=plan.is_stuck(ledger.trials[known:]))
+        return self._end(plan, ledger, proposals, stuck(ledger.trials[known:]))
 
     def _proposals(self, plan: Plan) -> FittingProposals:
         return FittingProposals(
@@ -162,15 +163,14 @@ class StudyRunner:
         return Verdict.STOP if self.cancel.is_set() else race.verdict(window)
 
     def _end(
-        self, plan: Plan, ledger: Ledger, proposals: FittingProposals, *, stuck: bool
+        self, plan: Plan, ledger: Ledger, proposals: FittingProposals, streak: Streak | None
     ) -> StudyEnd:
-        interrupted = self.cancel.is_set()
+        interrupted, is_stuck = self.cancel.is_set(), streak is not None
         if interrupted:
             decision = decide_early(plan, ledger, "interrupted")
-        elif stuck:
-            decision = decide_early(
-                plan, ledger, f"stopped, since trials can't be run here: {ledger.trials[-1].reason}"
-            )
+        elif is_stuck:
+            why = f"stopped, since trials can't be run here: {streak}"
+            decision = decide_early(plan, ledger, why)
         else:
             decision = decide(plan, ledger, self.space.facts.device)
         exhausted = self.strategy.exhausted if proposals.exhausted else ""
@@ -188,9 +188,9 @@ class StudyRunner:
             self.store.save_best(best)
         self.store.update_study(
             self.study.run_id,
-            status=StudyStatus.INTERRUPTED if interrupted or stuck else StudyStatus.FINISHED,
+            status=StudyStatus.INTERRUPTED if interrupted or is_stuck else StudyStatus.FINISHED,
             # An early end says nothing of what works.
-            conclusion=decision.conclusion if found or not (interrupted or stuck) else None,
+            conclusion=decision.conclusion if found or not (interrupted or is_stuck) else None,
             reason=decision.reason,
         )
         return StudyEnd(
@@ -198,8 +198,8 @@ class StudyRunner:
             best=best,
             evidence=(evidence(plan, ledger, decision, self.space.facts.device) if found else None),
             interrupted=interrupted,
-            stuck=stuck,
-            search_ended="" if interrupted or stuck else plan.why_ended(ledger, exhausted),
+            stuck=is_stuck,
+            search_ended="" if interrupted or is_stuck else plan.why_ended(ledger, exhausted),
             drift=ledger.drift,
             noise=ledger.noise if ledger.has_repeats else None,
             skipped=proposals.skipped,

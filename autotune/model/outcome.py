@@ -21,6 +21,7 @@ class Outcome(StrEnum):
     NO_METRIC = "no_metric"
     """Every rank exited cleanly, yet no result arrived."""
     PREEMPTED = "preempted"
+    """The machine was taken away, or somebody ended a rank."""
     PLACEMENT = "placement"
     ENVIRONMENT = "environment"
     """The machine, not the candidate, is at fault."""
@@ -36,6 +37,11 @@ class Outcome(StrEnum):
     def is_infeasible(self) -> bool:
         """Whether the candidate itself is what failed, so that trying it again is pointless."""
         return self.treatment.lesson is Lesson.INFEASIBLE
+
+    @property
+    def has_worked(self) -> bool:
+        """Whether the candidate trained."""
+        return self.treatment.lesson in (Lesson.SCORE, Lesson.LOST)
 
     @property
     def is_final(self) -> bool:
@@ -63,23 +69,44 @@ class Treatment:
     """Further launches of the same candidate, elsewhere if possible."""
     ends_study_after: int | None = None
     """So many of such outcomes in a row end the study."""
+    advice: str = ""
+    """What a person does when it has ended the study, as an instruction."""
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether the study goes on without a candidate whose retries all ended so."""
+        return self.ends_study_after is not None and 0 < self.retries < self.ends_study_after - 1
 
 
-_INFEASIBLE = Treatment(lesson=Lesson.INFEASIBLE, ends_study_after=10)
-_MACHINES_FAULT = Treatment(lesson=Lesson.NOTHING, retries=2, ends_study_after=3)
+def _infeasible(advice: str) -> Treatment:
+    return Treatment(lesson=Lesson.INFEASIBLE, ends_study_after=10, advice=advice)
+
+
+def _machines_fault(advice: str, ends_study_after: int = 3) -> Treatment:
+    return Treatment(
+        lesson=Lesson.NOTHING, retries=2, ends_study_after=ends_study_after, advice=advice
+    )
+
+
 TREATMENTS = {
     Outcome.COMPLETED: Treatment(lesson=Lesson.SCORE),
     Outcome.PRUNED: Treatment(lesson=Lesson.LOST),
-    Outcome.OUT_OF_MEMORY: _INFEASIBLE,
-    Outcome.HUNG: _INFEASIBLE,
-    Outcome.CRASHED: _INFEASIBLE,
-    Outcome.INVALID_KNOB: _INFEASIBLE,
-    Outcome.DIVERGED: _INFEASIBLE,
-    Outcome.TIMED_OUT: _INFEASIBLE,
-    Outcome.NO_METRIC: _INFEASIBLE,
-    Outcome.PREEMPTED: _MACHINES_FAULT,
-    Outcome.PLACEMENT: _MACHINES_FAULT,
-    Outcome.ENVIRONMENT: _MACHINES_FAULT,
+    Outcome.OUT_OF_MEMORY: _infeasible(
+        "take a smaller model or --global-batch, or a machine with more memory"
+    ),
+    Outcome.HUNG: _infeasible("see that the ranks can reach each other, and diagnose the log"),
+    Outcome.CRASHED: _infeasible("see that the workload runs by itself, and diagnose the log"),
+    Outcome.INVALID_KNOB: _infeasible("look at what is pinned, and at the variables that are set"),
+    Outcome.DIVERGED: _infeasible("look at the learning rate, the data and the dtype"),
+    Outcome.TIMED_OUT: _infeasible("take a smaller workload, or look at what slows the machine"),
+    Outcome.NO_METRIC: _infeasible("see that nothing in the workload ends the process"),
+    Outcome.PREEMPTED: _machines_fault(
+        "find out who or what ends the processes: the scheduler, a guard of the memory, a person",
+        # Three candidates: one alone may be what provokes a guard.
+        ends_study_after=9,
+    ),
+    Outcome.PLACEMENT: _machines_fault("wait until machines are free"),
+    Outcome.ENVIRONMENT: _machines_fault("mend the machine"),
     Outcome.CANCELLED: Treatment(lesson=Lesson.NOTHING),
 }
 """The one place that says so; docs/outcomes.md has it for people."""

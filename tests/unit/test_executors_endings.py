@@ -133,7 +133,19 @@ def test_sigkill_is_out_of_memory_only_when_the_kernel_counted_one() -> None:
     end = decide(facts(*ranks, oom_kills=1))
     assert (end.outcome, end.failed_rank) == (Outcome.OUT_OF_MEMORY, 1)
     assert "killed (SIGKILL), most likely by the kernel's out-of-memory killer" in end.reason
-    assert decide(facts(*ranks)).outcome is Outcome.CRASHED
+    killed = "NVRM: loaded\nMemory cgroup out of memory: Killed process 4712 (python)"
+    assert decide(facts(*ranks, kernel_log=killed)).outcome is Outcome.OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_rank_ended_from_outside_says_nothing_of_its_candidate(number: signal.Signals) -> None:
+    end = decide(facts(ended(0), rank(1, exit_status=-number, trouble=0)))
+    assert (end.outcome, end.failed_rank) == (Outcome.PREEMPTED, 1)
+    assert end.reason.startswith(f"rank 1 was ended by {number.name}, sent by a person, ")
+    said = failed(1, FailureKind.ERROR, 0, exit_status=-number)
+    assert decide(facts(ended(0), said)).outcome is Outcome.CRASHED
+    terminated = rank(1, exit_status=-signal.SIGTERM, trouble=0)
+    assert decide(facts(ended(0), terminated, oom_kills=1)).outcome is Outcome.PREEMPTED
 
 
 def test_an_unknown_signal_has_a_number() -> None:

@@ -206,52 +206,11 @@ def test_a_baseline_that_fails_loses_to_whatever_works() -> None:
     assert {t.candidate["strategy"] for t in trials if t.phase is Phase.CONFIRM} != {"ddp"}
 
 
-def test_when_nothing_works_the_study_stops_early_and_says_so() -> None:
-    store = MemoryStore()
-    nothing = failing(*ShardingStrategy, outcome=Outcome.CRASHED)
-    end, trials, _ = run(nothing, store, max_trials=100)
-    assert end.decision.conclusion is Conclusion.NO_CANDIDATE
-    assert end.best is None
-    assert store.best(TARGET) is None
-    assert len(trials) == 10
-
-
 def test_what_needs_more_than_what_ran_out_of_memory_is_not_launched() -> None:
     end, trials, _ = run(failing(*ShardingStrategy), max_trials=100)
     assert end.decision.conclusion is Conclusion.NO_CANDIDATE
     assert len(trials) < 10
     assert end.left_out.cannot
-
-
-@pytest.mark.parametrize("outcome", [Outcome.ENVIRONMENT, Outcome.PREEMPTED])
-def test_what_the_machine_did_is_tried_again_and_never_scored(outcome: Outcome) -> None:
-    calls = 0
-
-    def speed(settings: TrainingSettings) -> float | Outcome:
-        nonlocal calls
-        calls += 1
-        return outcome if calls == 5 else equal(settings)
-
-    _, trials, _ = run(speed)
-    index = next(i for i, trial in enumerate(trials) if trial.outcome is outcome)
-    assert trials[index + 1].candidate == trials[index].candidate
-    assert trials[index + 1].phase is trials[index].phase
-    assert len([t for t in trials if t.phase is Phase.SEARCH and t.outcome.is_final]) == 12
-
-
-def test_a_machine_that_always_fails_ends_the_study() -> None:
-    def speed(settings: TrainingSettings) -> Outcome:
-        del settings
-        return Outcome.ENVIRONMENT
-
-    store = MemoryStore()
-    end, trials, _ = run(speed, store)
-    assert end.decision.conclusion is Conclusion.NO_CANDIDATE
-    assert "as the test says" in end.decision.reason
-    assert len(trials) == 3
-    # Once the machine is mended, the same study goes on.
-    end, trials, _ = run(fsdp_wins, store)
-    assert end.decision.conclusion is Conclusion.IMPROVED
 
 
 @pytest.mark.parametrize("budget_s", [20.0, 30.0, 60.0])
