@@ -23,6 +23,7 @@ from autotune.model import (
     StudyStatus,
     Target,
 )
+from autotune.model.secrets import Secrets
 from autotune.request import Request, Spaces
 from autotune.space.environment import holding
 from autotune.space.space import Space
@@ -129,6 +130,7 @@ def runner(
         folder=run_folder(study.run_id),
         observer=observer,
         cancel=cancel,
+        secrets=Secrets.of(around),
     )
 
 

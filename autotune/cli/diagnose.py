@@ -1,5 +1,7 @@
 """`autotune diagnose`: why a job failed, from its logs."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +12,7 @@ from autotune.cli.options import Format, FormatOption
 from autotune.cli.render import out, print_json
 from autotune.diagnosis import Diagnosis, diagnose
 from autotune.model import encode
+from autotune.model.secrets import Secrets
 
 EXIT_NO_CAUSE = 3
 
@@ -28,6 +31,8 @@ def diagnose_logs(logs: LogsArgument, format_: FormatOption = Format.TABLE) -> N
     """Say why a job failed: which rank was first, what happened, and what to do."""
     files = find(logs)
     found = diagnose(read(files))
+    if found is not None:
+        found = replace(found, quote=Secrets.of(os.environ).redacted(found.quote))
     if format_ is Format.JSON:
         print_json(encode(found))
     elif found is None:

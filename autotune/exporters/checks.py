@@ -1,17 +1,13 @@
 """What a best configuration has to satisfy beyond its types, before it is written or used."""
 
 import math
-import re
 from collections.abc import Mapping
 
 from autotune.errors import FieldError
 from autotune.model import BestConfiguration, Conclusion, Evidence, Ratio, Reading, Target
+from autotune.model.secrets import redacted
 from autotune.model.settings import TrainingSettings
-
-OWN_PREFIX = "AUTOTUNE_"
-"""Variables that exports set from the settings themselves."""
-
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+from autotune.model.variables import HINT, name_fault, value_fault
 
 
 def check(best: BestConfiguration) -> None:
@@ -27,26 +23,14 @@ def check(best: BestConfiguration) -> None:
 
 
 def check_environment(environment: Mapping[str, str]) -> None:
-    """Raises FieldError for names and values that a process's environment or a shell can't hold."""
+    """Raises FieldError for names and values that a configuration may not set."""
     for name, value in environment.items():
         field = f"environment.{name}"
-        if not _VARIABLE.fullmatch(name):
-            raise FieldError(
-                field, name, "has to be a variable's name: letters, digits and _, no digit first"
-            )
-        if name.startswith(OWN_PREFIX):
-            raise FieldError(
-                field, name, f"has to start otherwise: {OWN_PREFIX}* is set by exports"
-            )
-        if any(_is_control(character) for character in value):
-            raise FieldError(field, value, "has to be one line without control characters")
-
-
-def _is_control(character: str) -> bool:
-    # Lone surrogates stand for bytes that aren't UTF-8; no file of ours can hold them.
-    return (character < " " and character != "\t") or "\x7f" <= character <= "\x9f" or (
-        "\ud800" <= character <= "\udfff"
-    )  # fmt: skip
+        if rule := name_fault(name):
+            raise FieldError(field, name, rule, hint=HINT)
+        if rule := value_fault(name, value):
+            # What looks like a secret isn't quoted.
+            raise FieldError(field, redacted(value), rule, hint=HINT)
 
 
 def check_target(target: Target) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from autotune.exporters.checks import OWN_PREFIX
 from autotune.exporters.text import comment, summary
 from autotune.model import BestConfiguration, encode
+from autotune.model.variables import OWN_PREFIX
 
 
 def own_variables(best: BestConfiguration) -> dict[str, str]:

@@ -31,6 +31,7 @@ from autotune.model import (
     Window,
 )
 from autotune.model.protocol import Verdict
+from autotune.model.secrets import Secrets
 from autotune.scoring.drift import Drift
 from autotune.scoring.noise import Noise
 from autotune.space.memory import Capacity
@@ -86,6 +87,8 @@ class StudyRunner:
     observer: Observer = field(default_factory=Observer)
     cancel: Event = field(default_factory=Event)
     clock: Callable[[], float] = time.monotonic
+    secrets: Secrets = field(default_factory=Secrets)
+    """Kept out of what is stored of trials."""
     capacity: Capacity | None = None
     """Memory of a rank; None is what the executor's machine has."""
 
@@ -147,8 +150,12 @@ class StudyRunner:
         started_at, started = datetime.now(UTC), self.clock()
         race = Race(ledger=ledger, phase=step.phase)
         end = self.executor.run(launch, lambda window: self._on_window(race, window), self.cancel)
-        return _record(
-            self.study.run_id, number, step, launch, end, started_at, self.clock() - started
+        seconds = self.clock() - started
+        trial = _record(self.study.run_id, number, step, launch, end, started_at, seconds)
+        return replace(
+            trial,
+            reason=self.secrets.redacted(trial.reason),
+            log_tail=self.secrets.redacted(trial.log_tail),
         )
 
     def _measurement_for(self, phase: Phase) -> MeasurementPlan:

@@ -1,12 +1,13 @@
 """What a knob in a file has to satisfy beyond its types."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import get_type_hints
 
 from autotune.errors import ABSENT, FieldError
 from autotune.model import DEFAULT, TrainingSettings, decode
+from autotune.model.secrets import redacted
+from autotune.model.variables import HINT, name_fault, value_fault
 from autotune.space.condition_checks import condition_mistakes
 from autotune.space.conditions import shown
 from autotune.space.facts import FACTS
@@ -20,9 +21,6 @@ TOUCHES = (
     *(c.value for c in Collective), "send", "recv", *(a.value for a in Algorithm),
     *(p.value for p in Protocol), "socket", "ib", "efa", "p2p", "shm",
 )  # fmt: skip
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_OWN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_OWN_PREFIXES = ("AUTOTUNE_", "TORCHELASTIC_")
 
 
 def mistakes_in(knob: Knob, knobs: Sequence[Knob], path: str) -> Iterator[FieldError]:
@@ -103,16 +101,19 @@ def _range(knob: Knob, path: str) -> Iterator[FieldError]:
 def _target(knob: Knob, path: str) -> Iterator[FieldError]:
     name = knob.sets.name
     field = f"{path}.sets.name"
+    for index, variable in enumerate(knob.variables):
+        # Their values here are noted with the study, and set in its trials.
+        if rule := name_fault(variable):
+            yield FieldError(f"{path}.variables[{index}]", variable, rule, hint=HINT)
     if knob.sets.kind is TargetKind.ENVIRONMENT:
-        if not _VARIABLE.fullmatch(name):
-            yield FieldError(field, name, "has to be a variable's name: letters, digits and _")
-        if name in _OWN or name.startswith(_OWN_PREFIXES):
-            yield FieldError(field, name, "is set by autotune for each rank")
         if knob.default != DEFAULT:
             rule = f"has to be {DEFAULT!r} for a variable: the baseline leaves it alone"
             default = ABSENT if knob.default is None else knob.default
             yield FieldError(f"{path}.default", default, rule)
-        yield from _variable_values(knob, path)
+        if rule := name_fault(name):
+            yield FieldError(field, name, rule, hint=HINT)
+        else:
+            yield from _variable_values(knob, path)
         explanation = placebo(name)
         if explanation:
             yield FieldError(
@@ -153,15 +154,16 @@ def _logical_values(knob: Knob, path: str) -> Iterator[FieldError]:
 
 
 def _variable_values(knob: Knob, path: str) -> Iterator[FieldError]:
-    """What not even the newest NCCL takes."""
-    if not reads(_NEWEST, knob.sets.name):
-        return
+    """What no configuration may set, and what not even the newest NCCL takes."""
+    is_nccls = reads(_NEWEST, knob.sets.name)
     for index, choice in enumerate(knob.choices):
         if choice.value == DEFAULT:
             continue
-        why = problem(_NEWEST, knob.sets.name, shown(choice.value))
-        if why:
-            yield FieldError(f"{path}.choices[{index}].value", choice.value, f"can't be set: {why}")
+        field, text = f"{path}.choices[{index}].value", shown(choice.value)
+        if rule := value_fault(knob.sets.name, text):
+            yield FieldError(field, redacted(text), rule, hint=HINT)
+        elif is_nccls and (why := problem(_NEWEST, knob.sets.name, text)):
+            yield FieldError(field, choice.value, f"can't be set: {why}")
 
 
 _ARGUMENTS = tuple(f.name for f in fields(TrainingSettings) if f.name != "micro_batch")
