@@ -3,7 +3,7 @@
 #   make run        install, then tune a small workload on this machine
 #   make test       install what the tests need on top, then run them all
 #   make test-long  the tests with hundreds of trials or kills
-#   make check      formatting, lint, strict types, import contract, links in the docs, Dockerfile
+#   make check      formatting, lint, strict types, import contract, links in the docs, pins, Dockerfile
 #   make clean      remove everything that the above made
 #
 #   PYTHON=python3.12           another interpreter for a new .venv
@@ -37,6 +37,7 @@ check: .venv/installed-dev
 	$(BIN)/mypy scripts benchmarks
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_docs.py
+	$(BIN)/python scripts/check_pins.py
 	$(BIN)/hadolint --config .hadolint.yaml Dockerfile
 
 clean:
