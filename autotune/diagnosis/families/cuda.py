@@ -77,6 +77,14 @@ SIGNATURES = (
         source=_CUDA,
     ),
     Signature(
+        name="nan-check",
+        texts=("checkForNaN: block", "CUDA error during checkForNan"),
+        outcome=Outcome.DIVERGED,
+        cause="it was about to send values that are not numbers (NaN) to the other ranks",
+        action="use bfloat16 instead of float16, a lower learning rate or gradient clipping",
+        source="PyTorch 2.4 and newer with TORCH_NCCL_NAN_CHECK=1",
+    ),
+    Signature(
         name="cuda-assert",
         texts=(
             "device-side assert triggered",

@@ -117,7 +117,7 @@ def read_table(path: Path, sha256: str) -> list[Row]:
         raise UserError(
             f"{path}: is not the table that was recorded: its SHA-256 is {found}, not {sha256}"
         )
-    return list(_rows(_unpacked(content, path), path))
+    return parse_table(_unpacked(content, path), path)
 
 
 def _unpacked(content: bytes, path: Path) -> str:
@@ -132,15 +132,24 @@ def _unpacked(content: bytes, path: Path) -> str:
     return text
 
 
+def parse_table(text: str, path: Path) -> list[Row]:
+    """The launches in a table's `text`; `path` is for messages. Raises UserError."""
+    return list(_rows(text, path))
+
+
 def _rows(text: str, path: Path) -> Iterator[Row]:
     reader = csv.reader(io.StringIO(text))
-    if next(reader, None) != list(COLUMNS):
-        raise UserError(f"{path}:1: the columns have to be {', '.join(COLUMNS)}")
-    for fields in reader:
-        try:
+    try:
+        _check_columns(next(reader, None))
+        for fields in reader:
             yield _row(fields)
-        except ValueError as error:
-            raise UserError(f"{path}:{reader.line_num}: {error}") from None
+    except (ValueError, csv.Error, RecursionError) as error:
+        raise UserError(f"{path}:{max(1, reader.line_num)}: {error}") from None
+
+
+def _check_columns(found: Sequence[str] | None) -> None:
+    if found != list(COLUMNS):
+        raise ValueError(f"the columns have to be {', '.join(COLUMNS)}")
 
 
 def _row(fields: Sequence[str]) -> Row:
@@ -149,6 +158,8 @@ def _row(fields: Sequence[str]) -> Row:
     found = tuple(float(rate) for rate in rates.split())
     if not all(0 < rate < math.inf for rate in found):
         raise ValueError(f"{rates!r} has to be positive and finite")
+    if not 0 <= float(seconds) < math.inf:
+        raise ValueError(f"{seconds!r} has to be 0 or more, and finite")
     end = Outcome(outcome)
     if (end is Outcome.COMPLETED) != bool(found):
         raise ValueError(f"{rates!r} contradicts the outcome {outcome}")
