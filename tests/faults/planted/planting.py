@@ -1,0 +1,45 @@
+"""For the modules that plant faults: patch a module of the product once it is imported."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+
+
+class _Hook(MetaPathFinder):
+    """Finds one module as usual, and has it patched right after it was executed."""
+
+    def __init__(self, name: str, patch: Callable[[ModuleType], None]) -> None:
+        self.name = name
+        self.patch = patch
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != self.name:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            self.patch(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def when_imported(name: str, patch: Callable[[ModuleType], None]) -> None:
+    """Call `patch` with module `name` as soon as that has been executed."""
+    sys.meta_path.insert(0, _Hook(name, patch))
+
+
+def fault(variable: str = "AUTOTUNE_TEST_FAULTS") -> str:
+    """The fault of this rank's trial: of a JSON object, by the trial's number, or for all as `*`."""
+    faults = json.loads(os.environ.get(variable, "{}"))
+    number = str(int(Path(sys.argv[-1]).parent.name.removeprefix("trial-")))
+    return faults.get(number, faults.get("*", ""))
