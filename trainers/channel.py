@@ -4,10 +4,11 @@ import os
 import queue
 import socket
 import sys
+from collections.abc import Callable
 from threading import Event, Thread
 
 from autotune.errors import AutotuneError, FieldError
-from autotune.model.protocol import Answer, Message, Verdict, from_line, to_line
+from autotune.model.protocol import Answer, Inspect, Message, Verdict, from_line, to_line
 
 VARIABLE = "AUTOTUNE_CHANNEL_FD"
 LONGEST_LINE = 65536
@@ -16,12 +17,18 @@ LAUNCHER_GONE = 3
 """Exit code of a rank whose channel was closed while it was at work."""
 
 
+_INSPECT = to_line(Inspect())
+
+
 class ProtocolError(AutotuneError):
     """The launcher sent something that isn't an answer."""
 
 
 class Channel:
     """Without a launcher: messages go to stdout and every verdict is `go`."""
+
+    on_inspect: Callable[[], None] = staticmethod(lambda: None)
+    """Called in another thread when the launcher asks what this rank is at."""
 
     @staticmethod
     def from_environment() -> "Channel":
@@ -76,7 +83,10 @@ class SocketChannel(Channel):
             with self._socket.makefile("rb") as stream:
                 # A line beyond the limit arrives in pieces, none of which is an answer.
                 while line := stream.readline(LONGEST_LINE):
-                    self._lines.put(line)
+                    if line == _INSPECT:
+                        self.on_inspect()
+                    else:
+                        self._lines.put(line)
         except OSError as error:
             sys.stderr.write(f"autotune: the channel broke: {error}\n")
         if not self._closing.is_set():

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from autotune.model import MeasurementPlan, Window
-from autotune.model.protocol import FailureKind, Verdict, WindowDone
+from autotune.model.protocol import FailureKind, Progress, Verdict, WindowDone
 from autotune.trainers import warmup
 from autotune.trainers.channel import Channel
 from autotune.trainers.failures import RankError
@@ -60,7 +60,7 @@ class Together:
 def measure(trainer: Trainer, plan: MeasurementPlan, channel: Channel) -> Recording:
     """Warm up, then close windows until the plan is done or the launcher ends it."""
     recording = Recording()
-    step_s = _warm_up(trainer, plan, recording)
+    step_s = _warm_up(trainer, plan, recording, channel)
     steps = max(1, min(plan.max_steps_per_window, round(plan.window_s / step_s)))
     for index in range(plan.windows):
         samples_before = trainer.samples_done
@@ -73,7 +73,9 @@ def measure(trainer: Trainer, plan: MeasurementPlan, channel: Channel) -> Record
     return recording
 
 
-def _warm_up(trainer: Trainer, plan: MeasurementPlan, recording: Recording) -> float:
+def _warm_up(
+    trainer: Trainer, plan: MeasurementPlan, recording: Recording, channel: Channel
+) -> float:
     """Run steps until their times have settled; returns the seconds that one takes by then.
 
     The ranks see the same times, so that they end it at the same step.
@@ -82,6 +84,7 @@ def _warm_up(trainer: Trainer, plan: MeasurementPlan, recording: Recording) -> f
     step_s: list[float] = []
     reserved_bytes, last_growth = 0.0, 0
     while not warmup.is_over(step_s, plan, last_growth):
+        _tell(channel, steps=len(step_s))
         together = _exchange(_run(trainer, 1), trainer, recording)
         if together.reserved_bytes > reserved_bytes:
             reserved_bytes, last_growth = together.reserved_bytes, len(step_s)
@@ -90,6 +93,12 @@ def _warm_up(trainer: Trainer, plan: MeasurementPlan, recording: Recording) -> f
     recording.warmup_steps = len(step_s)
     recording.settled = warmup.has_settled(step_s[last_growth:])
     return warmup.settled_step_s(step_s)
+
+
+def _tell(channel: Channel, *, steps: int) -> None:
+    """A sign of life, by which the launcher knows a hang early. None is sent within windows."""
+    if dist.get_rank() == 0:
+        channel.send(Progress(steps=steps))
 
 
 def _run(trainer: Trainer, steps: int) -> Stretch:

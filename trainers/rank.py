@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,7 +27,7 @@ import torch.distributed as dist
 from autotune.model import Binding, DeviceKind, KnobValue, Measurement, TrialSpec, decode
 from autotune.model.protocol import FailureKind, Finished, Started
 from autotune.trainers import channel as channels
-from autotune.trainers import process, readback
+from autotune.trainers import flight, process, readback
 from autotune.trainers.binding import bind_to_numa_node
 from autotune.trainers.channel import Channel
 from autotune.trainers.collectives import counted
@@ -62,6 +63,8 @@ def run(spec: TrialSpec, folder: Path, place: Place, channel: Channel) -> NoRetu
     if spec.settings.binding is Binding.NUMA:
         bind_to_numa_node(place, device)
     nccl_log = start_nccl_log(folder) if spec.device is DeviceKind.CUDA else None
+    flight.record(folder)
+    channel.on_inspect = partial(flight.write, folder, place.rank)
     join(spec, place, device, versions)
     channel.send(Started(rank=place.rank, pid=os.getpid(), host=socket.gethostname()))
 

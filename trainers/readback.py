@@ -10,6 +10,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from autotune.model import ActivationCheckpointing, KnobValue
+from autotune.trainers import flight
 from autotune.trainers.collectives import Collectives
 from autotune.trainers.ddp import effective_ddp
 from autotune.trainers.fsdp import effective_fsdp, effective_policy
@@ -100,7 +101,7 @@ def _variables(environment: Mapping[str, str]) -> dict[str, KnobValue]:
     return {
         f"env.{name}": value
         for name, value in sorted(environment.items())
-        if name.startswith(PREFIXES)
+        if name.startswith(PREFIXES) and name not in flight.VARIABLES
     }
 
 

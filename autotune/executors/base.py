@@ -22,6 +22,8 @@ class Launch:
     directory: Path
     """The trial's own folder, made by the executor; logs stay there."""
     time_limit_s: float
+    first_step_limit_s: float = 300.0
+    """From when the ranks have met to the end of the first step: building, and compiling if so."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from autotune.errors import quoted
-from autotune.model.protocol import Answer, Message, from_line, to_line
+from autotune.model.protocol import Answer, Inspect, Message, from_line, to_line
 
 LINE_LIMIT_BYTES = 16 * 2**20
 """A result with the losses of a million steps is a fifth of this."""
@@ -85,6 +85,11 @@ class Channels:
             return None
         self._ignore(rank)
         return Fault(rank=rank, reason="does not read the answers to its windows")
+
+    def ask_where(self, rank: int) -> None:
+        """Have `rank` write what it is at; one that can't is left alone."""
+        with suppress(OSError, KeyError):
+            self._sockets[rank].send(to_line(Inspect()))
 
     def close(self) -> None:
         self._selector.close()

@@ -6,8 +6,9 @@ its failure, what the kernel says, and last the logs.
 
 from autotune.errors import quoted
 from autotune.executors.base import LaunchEnd
-from autotune.executors.explanation import Why, explain, kernel_says, logs_say
+from autotune.executors.explanation import Why, cut, explain, kernel_says, logs_say
 from autotune.executors.launch_facts import Halt, LaunchFacts, RankEnd
+from autotune.executors.standing import behind, describe
 from autotune.model import Measurement, Outcome
 
 
@@ -34,6 +35,8 @@ def _decide(facts: LaunchFacts) -> LaunchEnd:
     victim_of = _absent(facts)
     if victim_of is not None:
         return victim_of
+    if facts.halt is Halt.NO_PROGRESS:
+        return _stalled(facts)
     if facts.halt is Halt.TIME_LIMIT:
         done = f"{facts.windows} of {facts.planned_windows} windows"
         reason = f"not done after {facts.seconds:.0f} s, with {done} measured"
@@ -88,13 +91,31 @@ def _absent(facts: LaunchFacts) -> LaunchEnd | None:
     first = waiting[0]
     message = quoted(first.failed.message) if first.failed else ""
     if silent:
+        at = f" ({facts.standings[0].describe()})" if facts.standings else ""
         reason = (
-            f"rank {silent[0].rank} took no part in a collective that "
+            f"rank {silent[0].rank}{at} took no part in a collective that "
             f"rank {first.rank} waited for: {message}"
         )
-        return _end(facts, Outcome.HUNG, reason, silent[0])
+        return _end(facts, Outcome.HUNG, cut(reason), silent[0])
     reason = f"the ranks lost each other, rank {first.rank} first: {message}"
     return _end(facts, Outcome.HUNG, reason, first)
+
+
+def _stalled(facts: LaunchFacts) -> LaunchEnd:
+    """The end of a trial whose ranks gave no sign of life for too long."""
+    why = logs_say(facts)
+    if why is not None:
+        return _told(facts, why)
+    done = f"{facts.windows} windows" if facts.windows else f"{facts.steps} steps"
+    late = behind(facts.standings)
+    reason = (
+        f"no sign of life for {facts.silent_s:.0f} s after {done}, where {facts.expected_s:.1f} s "
+        f"were expected: {describe(facts.standings)}"
+    )
+    # No candidate stops a process: whoever did may do so to the next one.
+    outcome = Outcome.ENVIRONMENT if late and late.is_held else Outcome.HUNG
+    cause = next((end for end in facts.ranks if late and end.rank == late.rank), None)
+    return _end(facts, outcome, cut(reason), cause)
 
 
 def _measured(facts: LaunchFacts, measurement: Measurement) -> LaunchEnd:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from autotune.executors.standing import Standing
 from autotune.model import Measurement
 from autotune.model.protocol import Failed, FailureKind
 
@@ -13,6 +14,8 @@ class Halt(StrEnum):
     CANCEL = "cancel"
     TIME_LIMIT = "time_limit"
     NEVER_STARTED = "never_started"
+    NO_PROGRESS = "no_progress"
+    """They gave no sign of life for too long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,5 +76,13 @@ class LaunchFacts:
     """Processes that the kernel ended for want of memory while the trial ran."""
     kernel_log: str = ""
     """What the kernel logged while the trial ran, as far as it may be read."""
+    silent_s: float = 0.0
+    """Since the last sign of life, when the launcher ended the trial."""
+    expected_s: float = 0.0
+    """What it was expected to take from that sign to the next."""
+    steps: int = 0
+    """That rank 0 had told of before the first window."""
+    standings: tuple[Standing, ...] = ()
+    """What the living ranks were at, if the trial hung."""
     survivors: tuple[int, ...] = ()
     """Pids that even KILL didn't end."""

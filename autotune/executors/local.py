@@ -17,6 +17,7 @@ from autotune.executors.channel import Channels
 from autotune.executors.endings import decide
 from autotune.executors.host import describe_machine
 from autotune.executors.host_limits import oom_kills
+from autotune.executors.inspection import inspect
 from autotune.executors.kernel_log import KernelLog
 from autotune.executors.launch_facts import LaunchFacts
 from autotune.executors.rank_environment import RankPlace, rank_environment
@@ -80,10 +81,14 @@ class LocalExecutor(Executor):
             except OSError as error:
                 reason = f"the trial can't be started: {error}"
                 return LaunchEnd(outcome=Outcome.ENVIRONMENT, reason=reason)
-            limits = replace(self._limits, time_s=launch.time_limit_s)
-            watch = Watch(ranks, channels, limits, on_window, cancel)
+            limits = replace(
+                self._limits,
+                time_s=launch.time_limit_s,
+                first_step_s=launch.first_step_limit_s,
+            )
+            watch = Watch(ranks, channels, limits, on_window, cancel, plan=launch.spec.plan)
             watch.until_over()
-            seconds = watch.seconds
+            standings = inspect(ranks, channels) if watch.hangs else ()
             survivors = end_all(ranks, term_s=limits.term_s)
             return decide(
                 LaunchFacts(
@@ -93,7 +98,11 @@ class LocalExecutor(Executor):
                     planned_windows=launch.spec.plan.windows,
                     stopped=watch.stopped,
                     halt=watch.halt,
-                    seconds=seconds,
+                    seconds=watch.seconds,
+                    silent_s=watch.pace.silent_s(watch.seconds),
+                    expected_s=watch.pace.expected_s,
+                    steps=watch.pace.steps,
+                    standings=standings,
                     has_environment=bool(launch.spec.environment),
                     oom_kills=oom_kills(_ROOT) - kills_before,
                     kernel_log=kernel.text(),

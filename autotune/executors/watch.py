@@ -10,13 +10,15 @@ from autotune.executors.channel import Channels, Closed, Fault, Received
 from autotune.executors.channel import Event as ChannelEvent
 from autotune.executors.launch_facts import Halt, RankEnd
 from autotune.executors.log_tail import log_end, log_tail
+from autotune.executors.pace import Pace, Patience
 from autotune.executors.rank_process import Rank
-from autotune.model import Measurement
+from autotune.model import Measurement, MeasurementPlan
 from autotune.model.protocol import (
     Answer,
     Failed,
     FailureKind,
     Finished,
+    Progress,
     Started,
     Verdict,
     WindowDone,
@@ -34,6 +36,10 @@ class Limits:
     time_s: float = 600.0
     start_s: float = 120.0
     """For all ranks to have met."""
+    first_step_s: float = 300.0
+    """From then on, for the first step."""
+    slack_s: float = 20.0
+    """For every later sign of life, beyond what is expected of it (see Pace)."""
     cause_s: float = 3.0
     """For the other ranks, once one has lost its peers: one of them is the cause and may need a
     moment to say so, or to write its core."""
@@ -69,6 +75,8 @@ class Watch:
         limits: Limits,
         on_window: OnWindow,
         cancel: Event,
+        *,
+        plan: MeasurementPlan,
     ) -> None:
         self.measurement: Measurement | None = None
         self.windows = 0
@@ -81,18 +89,30 @@ class Watch:
         self._cancel = cancel
         self._seen = [_Seen() for _ in ranks]
         self._troubles = 0
-        self._began = time.monotonic()
+        self._planned_windows = plan.windows
+        self.pace = Pace(
+            first_step_s=limits.first_step_s, window_s=plan.window_s, slack_s=limits.slack_s
+        )
+        self._patience = Patience()
         self._settle_by: float | None = None
 
     @property
     def seconds(self) -> float:
-        """Since the watch began."""
-        return time.monotonic() - self._began
+        """Since the watch began, without those in which it stood still."""
+        return self._patience.now_s
+
+    @property
+    def hangs(self) -> bool:
+        """Whether ranks wait for each other, so that it is worth to know what they are at."""
+        waited = any(s.failed and s.failed.kind is FailureKind.COLLECTIVE for s in self._seen)
+        return waited or self.halt in (Halt.NO_PROGRESS, Halt.NEVER_STARTED)
 
     def until_over(self) -> None:
         """Return when every rank has exited, or when those that haven't are to be ended."""
+        self._patience.turn(time.monotonic())
         while not self._is_over():
             events = self._channels.wait(self._patience_s())
+            self._patience.turn(time.monotonic())
             self._take(events)
             self._note_exits()
             if not events and self._all_exited():
@@ -117,6 +137,8 @@ class Watch:
         started = all(seen.started for seen in self._seen)
         if not started and self.seconds >= min(self._limits.start_s, self._limits.time_s):
             return Halt.NEVER_STARTED
+        if self.pace.is_overdue(self.seconds):
+            return Halt.NO_PROGRESS
         return Halt.TIME_LIMIT if self.seconds >= self._limits.time_s else None
 
     def _patience_s(self) -> float:
@@ -163,13 +185,20 @@ class Watch:
         match message:
             case Started(rank=named) if named == rank:
                 seen.started = True
+                if all(one.started for one in self._seen):
+                    self.pace.start(self.seconds)
+            case Progress(steps=steps) if rank == 0:
+                self.pace.step(self.seconds, steps)
             case Failed(rank=named) if named == rank:
                 seen.failed = seen.failed or message
                 is_victim = message.kind is FailureKind.COLLECTIVE
                 self._trouble(seen, self._limits.cause_s if is_victim else self._limits.grace_s)
             case WindowDone(window=window) if rank == 0:
                 self.windows += 1
-                self._answer(rank, seen, self._on_window(window))
+                verdict = self._on_window(window)
+                is_last = verdict is not Verdict.GO or self.windows >= self._planned_windows
+                self.pace.window(self.seconds, is_last=is_last)
+                self._answer(rank, seen, verdict)
             case Finished(measurement=measurement) if rank == 0:
                 self.measurement = measurement
                 self._settle_within(self._limits.exit_s)

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event
 
 from autotune.executors.base import Executor, Launch, LaunchEnd
+from autotune.loop import limits
 from autotune.loop.conclude import Decision, best_configuration, decide, decide_early, evidence
 from autotune.loop.failures import Streak, stuck
 from autotune.loop.fit import FittingProposals, LeftOut, memory_knowledge
@@ -38,10 +39,6 @@ from autotune.space.memory import Capacity
 from autotune.space.space import Space
 from autotune.strategies.base import SearchStrategy
 
-_FIRST_LIMIT_S = 600.0
-"""A trial's time limit while nothing is known of its speed."""
-_LIMIT_FACTOR = 10.0
-_LEAST_LIMIT_S = 60.0
 _SEARCH_SHARE = 0.5
 """Length of the search's windows, of the others': a single launch tells no more than launches
 differ, however long it is measured."""
@@ -132,20 +129,24 @@ class StudyRunner:
         self.observer.trial_started(
             TrialStart(number=number, step=step, baseline=plan.baseline, remaining_s=remaining_s)
         )
+        settings = self.space.settings(step.candidate)
+        first_step_s = limits.first_step_limit_s(ledger, settings)
         launch = Launch(
             spec=TrialSpec(
                 trial_id=f"{self.study.run_id}-{number:04d}",
                 workload=spec.target.workload,
-                settings=self.space.settings(step.candidate),
+                settings=settings,
                 environment=self.space.environment(step.candidate),
                 device=self.space.facts.device,
                 seed=spec.seed,
                 plan=self._measurement_for(step.phase),
+                collective_timeout_s=limits.collective_timeout_s(first_step_s),
             ),
             nodes=spec.target.nodes,
             ranks_per_node=spec.target.ranks_per_node,
             directory=self.folder / f"trial-{number:04d}",
-            time_limit_s=_time_limit_s(ledger),
+            time_limit_s=limits.time_limit_s(ledger, remaining_s),
+            first_step_limit_s=first_step_s,
         )
         started_at, started = datetime.now(UTC), self.clock()
         race = Race(ledger=ledger, phase=step.phase)
@@ -219,12 +220,6 @@ def plans(window_s: float | None) -> tuple[MeasurementPlan, MeasurementPlan]:
     """How trials measure, and those of the search; `window_s` is None for the default."""
     whole = MeasurementPlan() if window_s is None else MeasurementPlan(window_s=window_s)
     return whole, replace(whole, window_s=_SEARCH_SHARE * whole.window_s)
-
-
-def _time_limit_s(ledger: Ledger) -> float:
-    """Ten times what the slowest baseline launch took: worse candidates than that can't win."""
-    seconds = [trial.seconds for trial in ledger.baselines if trial.scored]
-    return max(_LEAST_LIMIT_S, _LIMIT_FACTOR * max(seconds)) if seconds else _FIRST_LIMIT_S
 
 
 def _record(

@@ -1,8 +1,8 @@
 """The messages between a trial's ranks and whoever launched them: one JSON object a line.
 
 The form is documented in docs/trial_protocol.md. Every rank has a channel of its own, so that what
-a user's code prints can never be taken for a message. Ranks send Started, Window (rank 0), Finished
-(rank 0) and Failed; the launcher sends Verdict after each Window.
+a user's code prints can never be taken for a message. Ranks send Started and Failed, rank 0 also
+Progress, Window and Finished; the launcher sends Verdict after each Window, and may send Inspect.
 """
 
 import json
@@ -35,6 +35,14 @@ class Started:
     rank: int
     pid: int
     host: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Rank 0 is still at it, before the first window: a sign of life, to which nothing is said."""
+
+    steps: int
+    """Done so far; 0 once the model is built."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +88,20 @@ class Answer:
     verdict: Verdict
 
 
-Message = Started | WindowDone | Finished | Failed | Answer
+@dataclass(frozen=True, kw_only=True)
+class Inspect:
+    """The launcher asks a rank that hangs, or waits for one that does, what it is at."""
+
+
+Message = Started | Progress | WindowDone | Finished | Failed | Answer | Inspect
 _TYPES: dict[str, type[Message]] = {
     "started": Started,
+    "progress": Progress,
     "window": WindowDone,
     "finished": Finished,
     "failed": Failed,
     "answer": Answer,
+    "inspect": Inspect,
 }
 _NAMES = {kind: name for name, kind in _TYPES.items()}
 

@@ -1,4 +1,4 @@
-"""What fault tests share: the command in a home of its own, with faults planted in what it starts."""
+"""What fault tests share: the command in a home of its own, with faults in what it starts."""
 
 import json
 import os

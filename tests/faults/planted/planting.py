@@ -39,7 +39,7 @@ def when_imported(name: str, patch: Callable[[ModuleType], None]) -> None:
 
 
 def fault(variable: str = "AUTOTUNE_TEST_FAULTS") -> str:
-    """The fault of this rank's trial: of a JSON object, by the trial's number, or for all as `*`."""
+    """This rank's fault: of a JSON object, by its trial's number, or `*` for all trials."""
     faults = json.loads(os.environ.get(variable, "{}"))
     number = str(int(Path(sys.argv[-1]).parent.name.removeprefix("trial-")))
     return faults.get(number, faults.get("*", ""))
