@@ -68,6 +68,8 @@ def window_values(trial: Trial) -> list[Row]:
 def read_trial(row: TrialRow, windows: Iterable[WindowRow]) -> Trial:
     """The trial that `trial_values` and `window_values` came from."""
     values = _values(row)
+    if values["left_behind"] is None:
+        del values["left_behind"]
     if isinstance(values["measurement"], dict):
         values["measurement"] = {**values["measurement"], "windows": []}
     trial = _decode(Trial, values, _place(row, "run_id", "number"))

@@ -69,6 +69,8 @@ class TrialRow(Base):
     measurement: Mapped[Json] = mapped_column(Document, nullable=True)
     log_path: Mapped[Json] = mapped_column(Document)
     log_tail: Mapped[Json] = mapped_column(Document)
+    left_behind: Mapped[Json] = mapped_column(Document, nullable=True)
+    """NULL in trials of before there was this column."""
 
 
 class WindowRow(Base):

@@ -6,6 +6,7 @@ import importlib
 import os
 import runpy
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -73,6 +74,7 @@ def _program(arguments: Sequence[str]) -> Program:
     """What the interpreter would run if it were started with `arguments`."""
     if os.environ.get("PYTHONFAULTHANDLER"):
         faulthandler.enable()
+    tempfile.tempdir = None  # TMPDIR is the rank's own
     random = sys.modules.get("numpy.random")
     if random is not None:  # Python's own generator is seeded anew by fork, NumPy's isn't
         random.seed()

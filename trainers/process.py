@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 """From linux/prctl.h."""
 _SIZE = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 
@@ -22,10 +23,28 @@ def outlive_parent_thread() -> None:
     _on_parent_death(0)
 
 
+def adopt_orphans() -> None:
+    """Have descendants whose parents die become children of this process, whatever they did."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def children() -> list[int]:
+    """Of this process's main thread, zombies too; empty on a kernel that doesn't tell."""
+    try:
+        text = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    except OSError:
+        return []
+    return [int(pid) for pid in text.split()]
+
+
 def _on_parent_death(number: int) -> None:
+    _prctl(PR_SET_PDEATHSIG, number)
+
+
+def _prctl(option: int, value: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
 
 
 def seconds_since_start() -> float:

@@ -9,7 +9,8 @@ FD is a connected Unix socket of type SEQPACKET; every message is one JSON objec
     {"status": 7, "reap": false}    -> {"status": null} while 7 runs, then its exit status
 
 A rank that has exited stays a zombie until it is asked for with "reap", so that its number is
-nobody else's before. The process ends, and its ranks do, when the launcher closes its end or dies.
+nobody else's before. The process ends, and its ranks do, with all that they have started, when the
+launcher closes its end or dies.
 It runs a single thread, which alone makes forking safe; --bare imports nothing beforehand.
 """
 
@@ -19,6 +20,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -29,6 +31,8 @@ from autotune.trainers.preload import preload
 
 MESSAGE_LIMIT_BYTES = 2**20
 DESCRIPTOR_LIMIT = 16
+LEAVE_LIMIT_S = 5.0
+"""For all that ranks have started to be gone; what is stuck in the kernel stays."""
 LAUNCHER_CHECK_S = 1.0
 """Another process may hold the launcher's end of the socket open after its death."""
 
@@ -37,6 +41,7 @@ def main(arguments: Sequence[str]) -> None:
     """Serve until the launcher is gone; in a forked rank, go on as its program."""
     number, launcher, *options = arguments
     process.die_with_parent()  # while this process is too busy importing to notice by itself
+    process.adopt_orphans()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would have ranks reap themselves
     connection = socket.socket(fileno=int(number))
     refusal = prepare(bare="--bare" in options)
@@ -83,6 +88,7 @@ class Parent:
     def serve(self) -> Program:
         """Answer requests; returns what this process, or a rank forked from it, is to do next."""
         while os.getppid() == self._launcher:
+            self._bury_orphans()
             try:
                 content, descriptors, _, _ = socket.recv_fds(
                     self._connection, MESSAGE_LIMIT_BYTES, DESCRIPTOR_LIMIT, socket.MSG_CMSG_CLOEXEC
@@ -137,11 +143,24 @@ class Parent:
         with suppress(ConnectionError):  # the next turn finds out
             self._connection.send(json.dumps(answer).encode())
 
+    def _bury_orphans(self) -> None:
+        """Reap what ranks have left and what has ended since."""
+        for pid in process.children():
+            if pid not in self._ranks:
+                os.waitpid(pid, os.WNOHANG)
+
     def _leave(self) -> NoReturn:
-        """End the ranks with their children; what is in groups of its own has lost its rank."""
+        """End the ranks and all that they have started: each falls to this process in its turn."""
         for pid in self._ranks:
             with suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
+        deadline = time.monotonic() + LEAVE_LIMIT_S
+        while (left := process.children()) and time.monotonic() < deadline:
+            for pid in left:
+                with suppress(PermissionError):  # it has become another user's
+                    os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.01)
         os._exit(0)
 
 

@@ -42,6 +42,8 @@ class LaunchEnd:
     measurement: AnyMeasurement | None = None
     log_path: str = ""
     log_tail: str = ""
+    left_behind: str = ""
+    """What the launch left and what became of it, beside the reason; empty if nothing."""
 
 
 OnWindow = Callable[[Window], Verdict]

@@ -35,12 +35,16 @@ def nvml_session(nvml: Any) -> Iterator[bool]:
 
 def visible_gpus(nvml: Any, environment: Mapping[str, str]) -> tuple[Gpu, ...]:
     """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order. Inside `nvml_session`."""
-    chosen = environment.get("CUDA_VISIBLE_DEVICES")
     try:
-        handles = _all(nvml) if chosen is None else _chosen(nvml, chosen)
-        return tuple(_gpu(nvml, handle) for handle in handles)
+        return tuple(_gpu(nvml, handle) for handle in visible_handles(nvml, environment))
     except nvml.NVMLError as error:
         raise ExecutorError(f"the NVIDIA driver can't describe the GPUs: {error}") from None
+
+
+def visible_handles(nvml: Any, environment: Mapping[str, str]) -> list[Any]:
+    """NVML's handles of the same GPUs. Raises NVMLError. Inside `nvml_session`."""
+    chosen = environment.get("CUDA_VISIBLE_DEVICES")
+    return _all(nvml) if chosen is None else _chosen(nvml, chosen)
 
 
 def driver_versions(nvml: Any) -> dict[str, str]:

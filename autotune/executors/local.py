@@ -20,9 +20,12 @@ from autotune.executors.host_limits import oom_kills
 from autotune.executors.inspection import inspect
 from autotune.executors.kernel_log import KernelLog
 from autotune.executors.launch_facts import LaunchFacts
+from autotune.executors.leftovers import Leftovers
+from autotune.executors.quarantine import Quarantine
 from autotune.executors.rank_environment import RankPlace, rank_environment
-from autotune.executors.rank_process import Rank, RankCommand, end_all
+from autotune.executors.rank_process import Rank, RankCommand, end_all, family_of
 from autotune.executors.rank_starter import RankStarter
+from autotune.executors.scratch import Scratch
 from autotune.executors.watch import Limits, Watch
 from autotune.model import DeviceKind, Machine, Outcome, encode
 
@@ -51,6 +54,7 @@ class LocalExecutor(Executor):
         self._machine = machine
         self._limits = limits or Limits()
         self._starter = starter or RankStarter(cold=cold)
+        self._quarantine = Quarantine()
 
     def __enter__(self) -> Self:
         self._starter.prepare(os.environ)  # it imports while the first trial is thought of
@@ -69,15 +73,21 @@ class LocalExecutor(Executor):
         if cancel.is_set():
             reason = "ended because the run was stopped"
             return LaunchEnd(outcome=Outcome.CANCELLED, reason=reason)
+        if held := self._quarantine.reason():
+            return LaunchEnd(outcome=Outcome.ENVIRONMENT, reason=held)
         with ExitStack() as stack:
             channels = Channels()
             stack.callback(channels.close)
             ranks: list[Rank] = []
-            stack.callback(end_all, ranks, term_s=self._limits.term_s)
             kills_before = oom_kills(_ROOT)
             kernel = stack.enter_context(KernelLog())
             try:
-                self._start(launch, channels, ranks, cancel)
+                scratch = stack.enter_context(Scratch())
+                self._starter.warden.guard(scratch.mark, scratch.path)
+                stack.callback(self._starter.warden.release)
+                stack.callback(end_all, ranks, term_s=self._limits.term_s)
+                leftovers = Leftovers(scratch, uses_gpus=launch.spec.device is DeviceKind.CUDA)
+                port = self._start(launch, channels, ranks, cancel, scratch)
             except OSError as error:
                 reason = f"the trial can't be started: {error}"
                 return LaunchEnd(outcome=Outcome.ENVIRONMENT, reason=reason)
@@ -89,8 +99,11 @@ class LocalExecutor(Executor):
             watch = Watch(ranks, channels, limits, on_window, cancel, plan=launch.spec.plan)
             watch.until_over()
             standings = inspect(ranks, channels) if watch.hangs else ()
-            survivors = end_all(ranks, term_s=limits.term_s)
-            return decide(
+            family = family_of(ranks, scratch.mark)
+            leftovers.note(family, ranks)
+            survivors = end_all(ranks, term_s=limits.term_s, family=family)
+            self._quarantine.add(survivors)
+            end = decide(
                 LaunchFacts(
                     ranks=watch.ends(),
                     measurement=watch.measurement,
@@ -109,6 +122,7 @@ class LocalExecutor(Executor):
                     survivors=tuple(survivors),
                 )
             )
+            return replace(end, left_behind=leftovers.clean(family, port))
 
     def _check(self, launch: Launch) -> None:
         if launch.nodes != 1:
@@ -123,8 +137,18 @@ class LocalExecutor(Executor):
                 f"{self.machine().describe()}"
             )
 
-    def _start(self, launch: Launch, channels: Channels, ranks: list[Rank], cancel: Event) -> None:
-        """Start the ranks one by one into `ranks`, so that those that did start can be ended."""
+    def _start(
+        self,
+        launch: Launch,
+        channels: Channels,
+        ranks: list[Rank],
+        cancel: Event,
+        scratch: Scratch,
+    ) -> int:
+        """Start the ranks one by one into `ranks`, so that those that did start can be ended.
+
+        Returns the port of their rendezvous.
+        """
         launch.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         spec_path = launch.directory.absolute() / "spec.json"
         _write_private(spec_path, json.dumps(encode(launch.spec), allow_nan=False, indent=1))
@@ -132,8 +156,10 @@ class LocalExecutor(Executor):
         with socket.create_server(("127.0.0.1", 0), backlog=128) as store:
             for rank in range(launch.ranks_per_node):
                 with channels.open(rank) as channel:
-                    command = self._command(launch, spec_path, rank, channel, store)
+                    command = self._command(launch, spec_path, rank, channel, store, scratch)
                     ranks.append(self._starter.start(command, cancel))
+            port: int = store.getsockname()[1]
+            return port
 
     def _command(
         self,
@@ -142,6 +168,7 @@ class LocalExecutor(Executor):
         rank: int,
         channel: socket.socket,
         store: socket.socket,
+        scratch: Scratch,
     ) -> RankCommand:
         place = RankPlace(
             rank=rank,
@@ -155,7 +182,10 @@ class LocalExecutor(Executor):
             rank=rank,
             arguments=(*self._rank_command, str(spec_path)),
             environment=rank_environment(
-                os.environ, launch.spec.environment, place, cores=self.machine().cores
+                {**os.environ, **scratch.variables(os.environ)},
+                launch.spec.environment,
+                place,
+                cores=self.machine().cores,
             ),
             log_path=launch.directory.absolute() / f"rank-{rank}.log",
             descriptors=tuple(fd for fd in descriptors if fd is not None),

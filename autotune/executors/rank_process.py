@@ -1,4 +1,4 @@
-"""One rank as a process of its own session, and the end of everything in that session."""
+"""One rank as a process of its own session, and the end of it and all that it has started."""
 
 import os
 import signal
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from autotune.executors.family import Family
+
 KILL_LIMIT_S = 10.0
 _POLL_S = 0.01
-_PROC = Path("/proc")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,8 @@ class Rank(Protocol):
     rank: int
     log_path: Path
     pid: int
+    agent: int | None
+    """Pid of the process that orphans of this rank fall to, if that is known."""
     ended_by_us: bool
     lost: str
     """Why nobody knows how it ended, or empty: what had started it died, and it with it."""
@@ -57,6 +60,7 @@ class RankProcess(Rank):
     def __init__(self, command: RankCommand) -> None:
         self.rank = command.rank
         self.log_path = command.log_path
+        self.agent = None
         self.ended_by_us = False
         self.lost = ""
         log = open_log(command.log_path)
@@ -99,38 +103,45 @@ def open_log(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
 
 
-def end_all(ranks: Collection[Rank], *, term_s: float) -> list[int]:
-    """End all ranks and whatever else is in their sessions: TERM, and `term_s` later KILL.
+def family_of(ranks: Collection[Rank], mark: str = "") -> Family:
+    """The processes of `ranks`; `mark` is what their environment alone has, as `NAME=value`."""
+    # A reaped one's number may be somebody else's by now.
+    ours = [rank for rank in ranks if not rank.reaped]
+    agents = {rank.agent for rank in ours if rank.agent is not None}
+    return Family({rank.pid for rank in ours}, agents=agents, mark=mark)
+
+
+def end_all(ranks: Collection[Rank], *, term_s: float, family: Family | None = None) -> list[int]:
+    """End all ranks and whatever they have started: TERM, and `term_s` later KILL.
 
     Returns the pids of processes that even KILL didn't end within 10 s, which is a process stuck in
-    the kernel.
+    the kernel. `family` is that of `ranks`, none of which has been reaped.
     """
-    # A reaped one's number may be somebody else's by now.
     ours = [rank for rank in ranks if not rank.reaped]
     for rank in ours:
         rank.ended_by_us = rank.exit_status() is None
-    sessions = {rank.pid for rank in ours}
-    left = _send_until_gone(sessions, signal.SIGTERM, term_s, once=True)
+    family = family or family_of(ours)
+    left = _send_until_gone(family, signal.SIGTERM, term_s, once=True)
     if left:
-        left = _send_until_gone(sessions, signal.SIGKILL, KILL_LIMIT_S, once=False)
+        left = _send_until_gone(family, signal.SIGKILL, KILL_LIMIT_S, once=False)
     for rank in ours:
         rank.reap()
     return left
 
 
 def _send_until_gone(
-    sessions: set[int], number: signal.Signals, limit_s: float, *, once: bool
+    family: Family, number: signal.Signals, limit_s: float, *, once: bool
 ) -> list[int]:
-    """Signal everything in `sessions` and wait until it is gone; returns what is left.
+    """Signal all of `family` and wait until it is gone; returns what is left.
 
-    KILL is sent again and again: a process may fork while its session is being read.
+    KILL is sent again and again: a process may fork while the others are being read.
     """
     deadline = time.monotonic() + limit_s
-    left = session_members(sessions)
+    left = family.members(marked=True)
     _send(left, number)
     while left and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-        left = session_members(sessions)
+        left = family.members() or family.members(marked=True)
         if not once:
             _send(left, number)
     return left
@@ -142,31 +153,3 @@ def _send(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
         except (ProcessLookupError, PermissionError):  # gone, or it has become another user's
             continue
-
-
-def session_members(sessions: Collection[int]) -> list[int]:
-    """Pids of the living processes in `sessions`; zombies are dead, whoever forgot to reap them."""
-    pids = [int(name) for name in os.listdir(_PROC) if name.isdigit()]
-    living = [(pid, living_process(pid)) for pid in pids]
-    return [pid for pid, process in living if process and process.session in sessions]
-
-
-@dataclass(frozen=True)
-class LivingProcess:
-    """What the kernel tells about a process that is no zombie."""
-
-    session: int
-    started: int
-    """In clock ticks since boot; with the pid, this names one process of all that there were."""
-
-
-def living_process(pid: int) -> LivingProcess | None:
-    """None for a dead one. Form of the file: proc_pid_stat(5)."""
-    try:
-        stat = (_PROC / str(pid) / "stat").read_bytes()
-    except OSError:
-        return None
-    # The name, in parentheses, may hold spaces and parentheses itself.
-    fields = stat.rpartition(b")")[2].split()
-    dead = fields[0] in (b"Z", b"X")
-    return None if dead else LivingProcess(session=int(fields[3]), started=int(fields[19]))

@@ -8,6 +8,7 @@ from threading import Event
 
 from autotune.executors.rank_environment import start_environment
 from autotune.executors.rank_process import Rank, RankCommand, RankProcess
+from autotune.executors.warden import Warden
 from autotune.executors.warm_process import WarmParentError, WarmProcess
 
 RANK_PROGRAM = ("-m", "autotune.trainers.rank")
@@ -26,6 +27,7 @@ class RankStarter:
         self._bare = bare
         self.parent: WarmProcess | None = None
         """The warm parent of today, if there is one."""
+        self.warden = Warden()
         self._identity: tuple[dict[str, str], str] | None = None
         self._failures = 0
 
@@ -36,7 +38,7 @@ class RankStarter:
         identity = (start_environment(environment), _folder())
         if self.parent is not None and self.parent.alive and identity == self._identity:
             return
-        self.close()
+        self._close_parent()
         try:
             self.parent = WarmProcess(identity[0], bare=self._bare)
         except OSError as error:
@@ -52,7 +54,11 @@ class RankStarter:
         return rank or RankProcess(command)
 
     def close(self) -> None:
-        """End the warm parent; the ranks are to be ended before."""
+        """End the warm parent and the warden; the ranks are to be ended before."""
+        self._close_parent()
+        self.warden.close()
+
+    def _close_parent(self) -> None:
         if self.parent is not None:
             self.parent.close()
             self.parent = None

@@ -12,9 +12,8 @@ _FRAME = re.compile(r'^ +File "(?P<file>.*)", line (?P<line>\d+) in (?P<function
 _WAITING = ("/torch/distributed/", "/torch/cuda/", "/torch/autograd/graph.py")
 """Where a rank is that waits for others: in a collective, for the GPU, or in a backward pass, which
 waits for its collectives in C++."""
-_LIBRARIES = (
-    "/site-packages/torch/", "/dist-packages/torch/", "<frozen ", sysconfig.get_path("stdlib") + "/",
-)  # fmt: skip
+_STDLIB = sysconfig.get_path("stdlib") + "/"
+_LIBRARIES = ("/site-packages/torch/", "/dist-packages/torch/", "<frozen ", _STDLIB)
 _PACKAGES = ("/site-packages/", "/dist-packages/")
 _STATES = {"T": "is stopped by a signal (SIGSTOP)", "D": "is stuck in the kernel"}
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from autotune.executors.rank_process import Rank, RankCommand, living_process, open_log
+from autotune.executors.family import living_process
+from autotune.executors.rank_process import Rank, RankCommand, open_log
 
 READY_LIMIT_S = 120.0
 """For importing torch from a disk that hasn't been read since the machine was started."""
@@ -165,6 +166,7 @@ class WarmRank(Rank):
         self.rank = command.rank
         self.log_path: Path = command.log_path
         self.pid = pid
+        self.agent = parent.pid
         self.ended_by_us = False
         self.lost = ""
         self._parent = parent

@@ -246,4 +246,5 @@ def _record(
         measurement=end.measurement,
         log_path=end.log_path,
         log_tail=end.log_tail,
+        left_behind=end.left_behind,
     )

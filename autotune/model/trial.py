@@ -98,6 +98,8 @@ class Trial:
     measurement: AnyMeasurement | None
     log_path: str
     log_tail: str
+    left_behind: str = ""
+    """Processes, memory or files that outlived it, and what became of them; empty if none did."""
 
     @property
     def scored(self) -> AnyMeasurement | None:

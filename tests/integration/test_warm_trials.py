@@ -102,7 +102,7 @@ def alive(pid: int) -> bool:
 
 def seen_by(folder: Path, rank: int) -> tuple[dict[str, Any], list[float]]:
     found = json.loads((folder / f"seen-{rank}.json").read_text())
-    for name in ("MASTER_PORT", "AUTOTUNE_CHANNEL_FD", "AUTOTUNE_STORE_FD"):
+    for name in ("MASTER_PORT", "AUTOTUNE_CHANNEL_FD", "AUTOTUNE_STORE_FD", "TMPDIR"):
         found["seen"]["environment"].pop(name, None)
     text = json.dumps(found["seen"]).replace(str(folder), "FOLDER")
     return json.loads(text), found["draws"]
@@ -110,7 +110,9 @@ def seen_by(folder: Path, rank: int) -> tuple[dict[str, Any], list[float]]:
 
 def test_twenty_trials_leave_nothing_for_the_next(loaded: RankStarter, tmp_path: Path) -> None:
     cold, first = tmp_path / "cold", tmp_path / "0"
-    assert run(RankStarter(cold=True), cold, "look").outcome is Outcome.COMPLETED
+    starter = RankStarter(cold=True)
+    assert run(starter, cold, "look").outcome is Outcome.COMPLETED
+    starter.close()
     assert run(loaded, first, "look").outcome is Outcome.COMPLETED
     parent = parent_of(loaded)
     before = (len(descriptors("self")), len(descriptors(parent)))

@@ -10,8 +10,9 @@ from threading import Event
 
 import pytest
 
+from autotune.executors.family import Family
 from autotune.executors.rank_environment import RankPlace, rank_environment, start_environment
-from autotune.executors.rank_process import Rank, RankCommand, end_all, session_members
+from autotune.executors.rank_process import Rank, RankCommand, end_all
 from autotune.executors.rank_starter import RankStarter
 
 Start = Callable[[str], Rank]
@@ -88,14 +89,14 @@ def test_a_name_with_parentheses_hides_nothing(tmp_path: Path) -> None:
     program = tmp_path / "a) Z 1 (b"
     program.symlink_to("/bin/sleep")
     with subprocess.Popen([program, "600"], start_new_session=True) as process:
-        assert session_members({process.pid}) == [process.pid]
+        assert Family({process.pid}).members() == [process.pid]
         process.kill()
 
 
 def test_a_dead_process_is_no_member() -> None:
     with subprocess.Popen([sys.executable, "-c", ""], start_new_session=True) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert session_members({process.pid}) == []
+        assert Family({process.pid}).members() == []
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(8, "4"), (5, "2"), (1, "1")])

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 from planting import fault, when_imported
@@ -150,7 +151,7 @@ def swallow_memory() -> None:
     """Against a limit of the process; see the tests for one of a control group."""
 
     def swallow() -> None:
-        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + 2**28,) * 2)
         held = []
         while True:

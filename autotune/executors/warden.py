@@ -1,0 +1,117 @@
+"""Ends what a trial has started, if the process that launched the trial dies.
+
+    python -m autotune.executors.warden LAUNCHER_PID < LINES
+
+Each line is JSON: {"mark": "NAME=value", "folder": "/path"}, of the trial under way, or with both
+empty once it has ended. Ranks end by themselves when their launcher is gone; their children, and
+whatever else carries the mark in its environment, are ended here, and the folder is removed. It
+imports nothing but the standard library and takes no processor time while it waits.
+"""
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from autotune.executors.family import Family
+
+CHECK_S = 1.0
+"""Another process may hold the launcher's end of the pipe open after its death."""
+RANKS_LEAVE_S = 1.0
+"""For ranks to end by themselves, and to say so in their logs."""
+LIMIT_S = 8.0
+_POLL_S = 0.05
+_CHUNK_BYTES = 2**16
+
+
+class Warden:
+    """The launcher's side: one such process, started with the first trial. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def guard(self, mark: str, folder: Path) -> None:
+        """Of a trial that is about to start. Raises OSError if the process can't be started."""
+        if self._process is None or self._process.poll() is not None:
+            self.close()
+            self._process = _start()
+        self._tell(mark, str(folder))
+
+    def release(self) -> None:
+        """The trial has ended, and nothing of it is left."""
+        self._tell("", "")
+
+    def close(self) -> None:
+        """End it; it has nothing to do if the last trial was released."""
+        if self._process is not None:
+            with suppress(OSError):
+                if self._process.stdin is not None:
+                    self._process.stdin.close()
+            self._process.wait()
+            self._process = None
+
+    def _tell(self, mark: str, folder: str) -> None:
+        if self._process is None or self._process.stdin is None:
+            return
+        with suppress(BrokenPipeError):  # somebody has killed it: the next trial has another one
+            self._process.stdin.write(json.dumps({"mark": mark, "folder": folder}).encode() + b"\n")
+            self._process.stdin.flush()
+
+
+def _start() -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "autotune.executors.warden", str(os.getpid())],
+        # A file such as json.py in the user's folder must not take the module's place.
+        env={**os.environ, "PYTHONSAFEPATH": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # what ends the launcher's group or terminal must not end it
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Wait until the launcher is gone, then end what it has left."""
+    mark, folder = _last_trial(int(arguments[0]))
+    if mark:
+        end(mark)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def end(mark: str) -> None:
+    """KILL all processes with `mark`, and all that these have started, until none is left."""
+    family = Family((), mark=mark)
+    time.sleep(RANKS_LEAVE_S)
+    deadline = time.monotonic() + LIMIT_S
+    while (left := family.members(marked=True)) and time.monotonic() < deadline:
+        for pid in left:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_POLL_S)
+
+
+def _last_trial(launcher: int) -> tuple[str, str]:
+    """The trial that was under way when the launcher went; empty if there was none."""
+    content = b""
+    while os.getppid() == launcher:
+        if not select.select([0], [], [], CHECK_S)[0]:
+            continue
+        chunk = os.read(0, _CHUNK_BYTES)
+        if not chunk:
+            break
+        *whole, rest = (content + chunk).split(b"\n")
+        content = (whole[-1] + b"\n" if whole else b"") + rest
+    last = content.rpartition(b"\n")[0]
+    trial = json.loads(last) if last else {"mark": "", "folder": ""}
+    return trial["mark"], trial["folder"]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
