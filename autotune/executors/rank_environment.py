@@ -11,6 +11,9 @@ _STALE_NAMES = {
 }  # fmt: skip
 _STALE_PREFIXES = ("TORCHELASTIC_", "PET_", "AUTOTUNE_CHANNEL_", "AUTOTUNE_STORE_")
 
+ALWAYS = {"PYTHONSAFEPATH": "1"}
+"""A file such as torch.py in the user's folder must not take the module's place."""
+
 _LATE_NAMES = {"OMP_NUM_THREADS", "PYTHONFAULTHANDLER", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR"}
 _LATE_PREFIXES = ("NCCL_", "TORCH_NCCL_", "OFI_NCCL_", "FI_", "GLOO_")
 
@@ -37,8 +40,7 @@ def rank_environment(
     """
     environment = {name: value for name, value in inherited.items() if not _is_stale(name)}
     environment["OMP_NUM_THREADS"] = str(max(1, cores // place.ranks))
-    # A file such as torch.py in the user's folder must not take the module's place.
-    environment["PYTHONSAFEPATH"] = "1"
+    environment |= ALWAYS
     # A crash in native code leaves the Python stack in the log.
     environment.setdefault("PYTHONFAULTHANDLER", "1")
     environment |= candidate

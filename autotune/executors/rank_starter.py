@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from threading import Event
 
-from autotune.executors.rank_environment import start_environment
+from autotune.executors.rank_environment import ALWAYS, start_environment
 from autotune.executors.rank_process import Rank, RankCommand, RankProcess
 from autotune.executors.warden import Warden
 from autotune.executors.warm_process import WarmParentError, WarmProcess
@@ -35,7 +35,7 @@ class RankStarter:
         """Have a warm parent start for ranks with about this environment; returns at once."""
         if self.why_cold:
             return
-        identity = (start_environment(environment), _folder())
+        identity = (start_environment({**environment, **ALWAYS}), _folder())
         if self.parent is not None and self.parent.alive and identity == self._identity:
             return
         self._close_parent()

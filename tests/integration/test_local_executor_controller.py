@@ -58,22 +58,35 @@ def wait_until_gone(pids: list[int]) -> float:
 
 
 FAKE_COMMAND = [sys.executable, str(FAKE), "windows_forever"]
+FAMILY_COMMAND = [sys.executable, str(FAKE), "windows_with_children"]
 
 
 @pytest.mark.parametrize(
     ("start", "command", "processes"),
-    [("warm", [], 3), ("warm", FAKE_COMMAND, 3), ("cold", FAKE_COMMAND, 2)],
-    ids=["real-warm", "fake-warm", "fake-cold"],
+    # The warden, the warm parent, two ranks, and with a family two children of each.
+    [
+        ("warm", [], 4),
+        ("warm", FAKE_COMMAND, 4),
+        ("cold", FAKE_COMMAND, 3),
+        ("warm", FAMILY_COMMAND, 8),
+        ("cold", FAMILY_COMMAND, 7),
+    ],
+    ids=["real-warm", "fake-warm", "fake-cold", "family-warm", "family-cold"],
 )
 def test_a_killed_controller_leaves_nothing(
     tmp_path: Path, start: str, command: list[str], processes: int
 ) -> None:
     arguments = [sys.executable, "-c", CONTROLLER, str(tmp_path / "trial"), start, *command]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as controller:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, env=environment) as controller:
         assert controller.stdout is not None
         assert controller.stdout.readline() == b"window\n"
         started = descendants(controller.pid)
+        assert [path.name[:9] for path in temporary.iterdir()] == ["autotune-"]
         os.kill(controller.pid, signal.SIGKILL)
         controller.wait()
     assert len(started) == processes
     wait_until_gone(started)
+    assert list(temporary.iterdir()) == []

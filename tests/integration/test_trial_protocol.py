@@ -26,7 +26,9 @@ from autotune.model.protocol import (
     Failed,
     FailureKind,
     Finished,
+    Inspect,
     Message,
+    Progress,
     Started,
     Verdict,
     WindowDone,
@@ -62,6 +64,7 @@ class Rank:
         ours, theirs = socket.socketpair()
         ours.settimeout(PATIENCE_S)
         self.channel = ours
+        self.told: list[int] = []
         self.lines = ours.makefile("rb")
         environment = {**environment, "AUTOTUNE_CHANNEL_FD": str(theirs.fileno())}
         self.process = subprocess.Popen(
@@ -74,8 +77,13 @@ class Rank:
         theirs.close()
 
     def receive(self) -> Message | None:
-        line = self.lines.readline()
-        return from_line(line) if line else None
+        """The next message that is no mere sign of life; those are in `told`."""
+        while line := self.lines.readline():
+            message = from_line(line)
+            if not isinstance(message, Progress):
+                return message
+            self.told.append(message.steps)
+        return None
 
     def end(self) -> tuple[int, str]:
         _, text = self.process.communicate(timeout=PATIENCE_S)
@@ -129,9 +137,11 @@ def test_the_pages_transcripts_are_messages() -> None:
     blocks = re.findall(r"```transcript\n(.*?)```", PAGE, re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
     messages = [from_line(re.sub(r"^rank \d+ [<>] ", "", line).encode()) for line in lines]
-    assert {type(m) for m in messages} == {Started, WindowDone, Answer, Finished, Failed}
+    assert {type(m) for m in messages} == {
+        Started, Progress, WindowDone, Answer, Finished, Failed, Inspect,
+    }  # fmt: skip
     for line, message in zip(lines, messages, strict=True):
-        assert (" < " in line) == isinstance(message, Answer)
+        assert (" < " in line) == isinstance(message, Answer | Inspect)
 
 
 def test_the_pages_spec_is_a_trial_and_shows_every_field() -> None:
@@ -314,5 +324,8 @@ def test_torchrun_starts_it_too_and_messages_go_to_stdout(tmp_path: Path) -> Non
     )  # fmt: skip
     kinds = [type(from_line(line)) for line in result.stdout.splitlines()]
     assert sorted(kind.__name__ for kind in kinds) == (
-        ["Finished"] + ["Started"] * 2 + ["WindowDone"] * PLAN.windows
+        ["Finished"]
+        + ["Progress"] * PLAN.max_warmup_steps
+        + ["Started"] * 2
+        + ["WindowDone"] * PLAN.windows
     )

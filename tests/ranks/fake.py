@@ -94,6 +94,17 @@ def windows_forever() -> None:
     LINES.readline()
 
 
+def windows_with_children() -> None:
+    """Each rank has two children that mind neither TERM nor its end, one of them on its own."""
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    for own_session in (False, True):
+        subprocess.Popen([sys.executable, "-c", code], start_new_session=own_session)
+    (SPEC.parent / f"born-{RANK}").touch()
+    while len(list(SPEC.parent.glob("born-*"))) < WORLD:
+        time.sleep(0.01)
+    windows_forever()
+
+
 def environment() -> None:
     (SPEC.parent / f"environment-{RANK}.json").write_text(json.dumps(dict(os.environ)))
     (SPEC.parent / f"descriptors-{RANK}.json").write_text(json.dumps(os.listdir("/proc/self/fd")))
