@@ -22,7 +22,7 @@ from autotune.cli.options import (
     WorkloadOption,
 )
 from autotune.cli.render import out, print_json, print_table
-from autotune.cli.report import print_trials
+from autotune.cli.report import print_left_behind, print_trials
 from autotune.compose import find_study
 from autotune.errors import UnreadableError, UserError
 from autotune.executors.host import describe_machine
@@ -96,6 +96,7 @@ def show(
         console.print(f"narrowed    {narrowed}", markup=False)
     if study.conclusion:
         console.print(f"conclusion  {study.conclusion.value}: {study.reason}", markup=False)
+    print_left_behind(trials)
     for trial in trials:
         if trial.log_tail and not trial.scored:
             console.print(f"\ntrial {trial.number}, end of {trial.log_path}:", markup=False)

@@ -54,6 +54,8 @@ class Progress(Observer):
     def trial_ended(self, trial: Trial) -> None:
         self.close()
         self.say(f"{self._prefix()}  {self._result(trial)}")
+        if trial.left_behind:
+            self.say(f"       left behind: {trial.left_behind}")
 
     def close(self) -> None:
         """Take the running line away; an ended study leaves only whole lines."""

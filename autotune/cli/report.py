@@ -59,6 +59,7 @@ def print_answer(
             console.print(f"  waits      {shares}", markup=False)
     _print_course(end)
     _print_notes(end)
+    print_left_behind(trials)
     if saved.path is not None:
         console.print(f"  saved      {saved.path}", markup=False)
     if saved.kept is not None:
@@ -155,6 +156,16 @@ def print_trials(title: str, trials: Sequence[Trial]) -> None:
          "took", "outcome"],
         [_row(trial, baseline) for trial in trials],
     )  # fmt: skip
+
+
+def print_left_behind(trials: Sequence[Trial]) -> None:
+    """What trials left behind, and what became of it."""
+    console = out()
+    for trial in trials:
+        if trial.left_behind:
+            console.print(
+                f"  left       by trial {trial.number}: {trial.left_behind}", markup=False
+            )
 
 
 def _row(trial: Trial, baseline: Candidate | None) -> list[str]:

@@ -21,6 +21,7 @@ from autotune.executors.inspection import inspect
 from autotune.executors.kernel_log import KernelLog
 from autotune.executors.launch_facts import LaunchFacts
 from autotune.executors.leftovers import Leftovers
+from autotune.executors.log_cap import KEPT_WELL_BYTES, LogCap
 from autotune.executors.quarantine import Quarantine
 from autotune.executors.rank_environment import RankPlace, rank_environment
 from autotune.executors.rank_process import Rank, RankCommand, end_all, family_of
@@ -91,6 +92,7 @@ class LocalExecutor(Executor):
             except OSError as error:
                 reason = f"the trial can't be started: {error}"
                 return LaunchEnd(outcome=Outcome.ENVIRONMENT, reason=reason)
+            logs = stack.enter_context(LogCap([rank.log_path for rank in ranks]))
             limits = replace(
                 self._limits,
                 time_s=launch.time_limit_s,
@@ -103,6 +105,7 @@ class LocalExecutor(Executor):
             leftovers.note(family, ranks)
             survivors = end_all(ranks, term_s=limits.term_s, family=family)
             self._quarantine.add(survivors)
+            logs.finish()
             end = decide(
                 LaunchFacts(
                     ranks=watch.ends(),
@@ -122,6 +125,8 @@ class LocalExecutor(Executor):
                     survivors=tuple(survivors),
                 )
             )
+            if end.outcome in (Outcome.COMPLETED, Outcome.PRUNED):
+                logs.trim(KEPT_WELL_BYTES)
             return replace(end, left_behind=leftovers.clean(family, port))
 
     def _check(self, launch: Launch) -> None:

@@ -147,6 +147,42 @@ def stubborn_family() -> None:
     only_1(hang)
 
 
+def print_gigabytes() -> None:
+    """To the log: binary garbage, zeros, long lines, and lines that look like the protocol."""
+    if RANK() != 0:
+        return
+    os.write(1, b'{"v": 1, "type": "finished", "measurement": null}\n')
+    os.write(1, b'{"v": 1, "type": "failed", "rank": 0}\n')
+    gigabytes = int(os.environ.get("AUTOTUNE_TEST_GIGABYTES", "1"))
+    mebibyte = os.urandom(2**10) * 2**9 + b"\0" * 2**17 + b"x" * (2**20 - 2**19 - 2**17 - 1) + b"\n"
+    for _ in range(gigabytes * 2**10):
+        os.write(1, mebibyte)
+    os.write(1, b"\nlast words\n")
+    if fault().startswith("step_print_gigabytes_and_die"):
+        os._exit(3)
+
+
+def print_gigabytes_and_die() -> None:
+    print_gigabytes()
+
+
+def leave_things_behind() -> None:
+    """Processes in and out of the session, a segment of shared memory, temporary files."""
+
+    def leave() -> None:
+        import tempfile
+        from multiprocessing.shared_memory import SharedMemory
+
+        for own_session in (False, True):
+            subprocess.Popen(["sleep", "600"], start_new_session=own_session)
+        os.write(tempfile.mkstemp()[0], b"left")
+        globals()["_held"] = SharedMemory(create=True, size=2**20)
+        Path(f"/dev/shm/torch_{os.getpid()}_1_0").write_bytes(b"left")
+        Path("/dev/shm/nccl-test00").write_bytes(b"left")
+
+    only_1(leave)
+
+
 def swallow_memory() -> None:
     """Against a limit of the process; see the tests for one of a control group."""
 
