@@ -106,11 +106,12 @@ def _stalled(facts: LaunchFacts) -> LaunchEnd:
     why = logs_say(facts)
     if why is not None:
         return _told(facts, why)
-    done = f"{facts.windows} windows" if facts.windows else f"{facts.steps} steps"
+    count, what = (facts.windows, "window") if facts.windows else (facts.steps, "step")
+    done = f"{count} {what}{'s' * (count != 1)}"
     late = behind(facts.standings)
     reason = (
-        f"no sign of life for {facts.silent_s:.0f} s after {done}, where {facts.expected_s:.1f} s "
-        f"were expected: {describe(facts.standings)}"
+        f"no sign of life for {facts.silent_s:.0f} s after {done}, where one was expected within "
+        f"{max(0.1, facts.expected_s):.1f} s: {describe(facts.standings)}"
     )
     # No candidate stops a process: whoever did may do so to the next one.
     outcome = Outcome.ENVIRONMENT if late and late.is_held else Outcome.HUNG

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,21 +38,22 @@ class Home:
         self.environment["AUTOTUNE_TEST_PLANT"] = function
         self.environment["AUTOTUNE_TEST_FAULTS"] = json.dumps(faults or {})
 
-    def start(self, *arguments: str, **options: Any) -> "subprocess.Popen[str]":
+    def start(
+        self, *arguments: str, prefix: Sequence[str] = (), **options: Any
+    ) -> "subprocess.Popen[str]":
+        """The command, run by the command `prefix` if there is one."""
         return subprocess.Popen(
-            [sys.executable, "-m", "autotune", *arguments],
+            [*prefix, sys.executable, "-m", "autotune", *arguments],
             cwd=self.path,
             env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             text=True,
-            **options,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
         )
 
     def call(
-        self, *arguments: str, expect: int = 0, limit_s: float = 240
+        self, *arguments: str, expect: int = 0, limit_s: float = 240, prefix: Sequence[str] = ()
     ) -> "subprocess.CompletedProcess[str]":
-        with self.start(*arguments) as process:
+        with self.start(*arguments, prefix=prefix) as process:
             try:
                 stdout, stderr = process.communicate(timeout=limit_s)
             finally:

@@ -17,6 +17,7 @@ def plant() -> None:
     when_imported("autotune.loop.plan", _plan)
     when_imported("autotune.loop.limits", _limits)
     when_imported("autotune.executors.watch", _watch)
+    when_imported("autotune.executors.rank_process", _rank_process)
 
 
 def _plan(module: ModuleType) -> None:
@@ -31,6 +32,10 @@ def _limits(module: ModuleType) -> None:
 def _watch(module: ModuleType) -> None:
     defaults = module.Limits.__init__.__kwdefaults__
     defaults["slack_s"] = _slack_s(defaults["slack_s"])
+
+
+def _rank_process(module: ModuleType) -> None:
+    module.KILL_LIMIT_S = 2.0
 
 
 def _slack_s(usual: float) -> float:

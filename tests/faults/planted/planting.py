@@ -38,8 +38,12 @@ def when_imported(name: str, patch: Callable[[ModuleType], None]) -> None:
     sys.meta_path.insert(0, _Hook(name, patch))
 
 
-def fault(variable: str = "AUTOTUNE_TEST_FAULTS") -> str:
-    """This rank's fault: of a JSON object, by its trial's number, or `*` for all trials."""
-    faults = json.loads(os.environ.get(variable, "{}"))
+def faults(prefix: str, variable: str = "AUTOTUNE_TEST_FAULTS") -> list[str]:
+    """This rank's faults that begin with `prefix`, without it, by its trial's number.
+
+    They are in a JSON object, `{"3": "step_sleep_2,leave_sleep", "*": "for all other trials"}`.
+    """
+    planted = json.loads(os.environ.get(variable, "{}"))
     number = str(int(Path(sys.argv[-1]).parent.name.removeprefix("trial-")))
-    return faults.get(number, faults.get("*", ""))
+    names = planted.get(number, planted.get("*", "")).split(",")
+    return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]

@@ -1,7 +1,7 @@
 """Faults of ranks, planted in the real rank program: one function each, run by every rank.
 
-A fault is called before the optimizer step whose number, from 0, it has in its name, or before the
-first one; it looks at RANK itself.
+`step_NAME_3` is called before the optimizer step 3, which count from 0; `build_NAME` before the
+model is built, `leave_NAME` in place of an exit handler. A fault looks at RANK itself.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-from planting import fault, when_imported
+from planting import faults, when_imported
 
 RANK = lambda: int(os.environ["RANK"])  # noqa: E731 - it is a rank's only once it is forked
 
@@ -30,10 +30,10 @@ def _plant_in_steps(module: ModuleType) -> None:
     step = module.Trainer.step
 
     def planted(self: object, *arguments: object) -> object:
-        name = fault()
-        at = int(name.rpartition("_")[2]) if name[-1:].isdigit() else 0
-        if name.startswith("step_") and self.steps_done == at:
-            globals()[name.removeprefix("step_").rstrip("0123456789").rstrip("_")]()
+        for name in faults("step_"):
+            action, _, number = name.rpartition("_")
+            if self.steps_done == int(number):
+                globals()[action]()
         return step(self, *arguments)
 
     module.Trainer.step = planted
@@ -43,13 +43,13 @@ def _plant_in_rank(module: ModuleType) -> None:
     build, leave = module.build, module.leave
 
     def planted_build(*arguments: object) -> object:
-        if fault().startswith("build_"):
-            globals()[fault().removeprefix("build_")]()
+        for name in faults("build_"):
+            globals()[name]()
         return build(*arguments)
 
     def planted_leave(code: int) -> None:
-        if fault().startswith("leave_"):
-            globals()[fault().removeprefix("leave_")]()
+        for name in faults("leave_"):
+            globals()[name]()
         leave(code)
 
     module.build, module.leave = planted_build, planted_leave
@@ -77,10 +77,6 @@ def out_of_memory() -> None:
     only_1(raise_it)
 
 
-def signalled(number: int) -> None:
-    only_1(lambda: os.kill(os.getpid(), number))
-
-
 def segfault() -> None:
     only_1(lambda: ctypes.string_at(0))
 
@@ -105,10 +101,6 @@ def abort() -> None:
 
 
 def exit_0() -> None:
-    only_1(lambda: os._exit(0))
-
-
-def exit_well() -> None:
     only_1(lambda: os._exit(0))
 
 
@@ -147,23 +139,22 @@ def stubborn_family() -> None:
     only_1(hang)
 
 
-def print_gigabytes() -> None:
+def print_garbage() -> None:
     """To the log: binary garbage, zeros, long lines, and lines that look like the protocol."""
     if RANK() != 0:
         return
     os.write(1, b'{"v": 1, "type": "finished", "measurement": null}\n')
     os.write(1, b'{"v": 1, "type": "failed", "rank": 0}\n')
-    gigabytes = int(os.environ.get("AUTOTUNE_TEST_GIGABYTES", "1"))
+    mebibytes = int(os.environ.get("AUTOTUNE_TEST_MEBIBYTES", "256"))
     mebibyte = os.urandom(2**10) * 2**9 + b"\0" * 2**17 + b"x" * (2**20 - 2**19 - 2**17 - 1) + b"\n"
-    for _ in range(gigabytes * 2**10):
+    for _ in range(mebibytes):
         os.write(1, mebibyte)
     os.write(1, b"\nlast words\n")
-    if fault().startswith("step_print_gigabytes_and_die"):
+
+
+def die() -> None:
+    if RANK() == 0:
         os._exit(3)
-
-
-def print_gigabytes_and_die() -> None:
-    print_gigabytes()
 
 
 def leave_things_behind() -> None:
@@ -178,19 +169,39 @@ def leave_things_behind() -> None:
         os.write(tempfile.mkstemp()[0], b"left")
         globals()["_held"] = SharedMemory(create=True, size=2**20)
         Path(f"/dev/shm/torch_{os.getpid()}_1_0").write_bytes(b"left")
-        Path("/dev/shm/nccl-test00").write_bytes(b"left")
 
     only_1(leave)
 
 
-def swallow_memory() -> None:
-    """Against a limit of the process; see the tests for one of a control group."""
+def swallow_address_space() -> None:
+    """Against a limit of the process, which raises."""
 
     def swallow() -> None:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + 2**28,) * 2)
-        held = []
-        while True:
-            held.append(bytearray(2**24))
+        swallow_here()
 
     only_1(swallow)
+
+
+def swallow_memory() -> None:
+    """Against a limit of the control group, which kills."""
+    only_1(swallow_here)
+
+
+def swallow_here() -> None:
+    held = []
+    while True:
+        held.append(b"x" * 2**24)
+
+
+def frozen() -> None:
+    """As if stuck in the kernel: by a control group that keeps even SIGKILL waiting."""
+
+    def freeze() -> None:
+        group = Path(os.environ["AUTOTUNE_TEST_FREEZER"])
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+        (group / "freezer.state").write_text("FROZEN")
+        time.sleep(600)
+
+    only_1(freeze)
