@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0003"
-down_revision = "0001"
+down_revision = "0002"
 
 DOCUMENT = sa.Text().with_variant(sa.JSON(), "postgresql")
 
