@@ -112,7 +112,7 @@ class SqlStore(Store):
     def trial_counts(self) -> Mapping[str, int]:
         with self._session(self._engine) as session:
             counts = select(TrialRow.run_id, func.count()).group_by(TrialRow.run_id)
-            return dict(session.execute(counts).tuples().all())
+            return {row[0]: row[1] for row in session.execute(counts)}
 
     def save_best(self, best: BestConfiguration, *, holder: str = "") -> None:
         with self._writing_about(best.run_id, holder) as session:
@@ -177,20 +177,18 @@ class SqlStore(Store):
 
     def _readable(
         self,
-        rows: Iterable[Kind],
+        rows: Iterable[Kind | None],
         read: Callable[[Kind], Record],
         key: str,
         on_unreadable: OnUnreadable,
     ) -> Iterator[Record]:
         for row in rows:
             try:
-                yield read(row)
+                # A row without its key comes as None.
+                yield read(_known_row(row))
             except FieldError as error:
-                on_unreadable(
-                    UnreadableError(
-                        f"{self._name}: {error}", key=str(getattr(row, key)), hint=CHANGED
-                    )
-                )
+                name = str(getattr(row, key, ""))
+                on_unreadable(UnreadableError(f"{self._name}: {error}", key=name, hint=CHANGED))
 
     def _known(self, session: Session, run_id: str) -> StudyRow:
         row = session.get(StudyRow, run_id)
@@ -203,6 +201,12 @@ class SqlStore(Store):
             raise StorageError(
                 f"{self._name}: {describe(record)} is there already, with other content"
             )
+
+
+def _known_row(row: Kind | None) -> Kind:
+    if row is None:
+        raise FieldError("key", None, "is missing in a row")
+    return row
 
 
 def _answer(session: Session, best: BestConfiguration) -> Answer:

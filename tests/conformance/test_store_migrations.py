@@ -3,8 +3,10 @@
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -14,9 +16,12 @@ from sqlalchemy import make_url, text
 from autotune.errors import StorageError
 from autotune.storage import migrate, open_store
 from autotune.storage.engine import build_engine, for_writing
+from autotune.storage.lease import Owner
 from autotune.storage.tables import Base
 from tests.conformance.conftest import NewUrl
-from tests.conformance.records import a_study, same
+from tests.conformance.records import a_best, a_study, a_trial, same
+
+OLD = Path(__file__).parents[1] / "fixtures" / "storage"
 
 
 def execute(url: str, *statements: str) -> None:
@@ -25,6 +30,36 @@ def execute(url: str, *statements: str) -> None:
         for statement in statements:
             connection.execute(text(statement))
     engine.dispose()
+
+
+def make_old(url: str, rows: Path) -> None:
+    """A database of an earlier revision, with what the program of then wrote."""
+    engine = for_writing(build_engine(make_url(url.replace("postgresql:", "postgresql+psycopg:"))))
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(migrate._FOLDER))
+        command.upgrade(config, rows.stem)
+        for statement in rows.read_text().splitlines():
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("rows", sorted(OLD.glob("*.sql")), ids=lambda path: path.stem)
+def test_an_old_database_is_upgraded_with_all_that_is_in_it(url: str, rows: Path) -> None:
+    make_old(url, rows)
+    with open_store(url) as store:
+        assert same(store.studies(), [a_study()])
+        assert same(store.trials("r"), [a_trial(0), a_trial(1, log_tail="\0\udcffx")])
+        assert same(store.bests(), [a_best()])
+        assert store.take_lease("r", Owner(token="t", host="h", pid=1), 60.0).left_s > 0
+        store.add_trial(a_trial(2), holder="t")
+
+
+def test_there_are_rows_of_every_earlier_revision() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(migrate._FOLDER))
+    revisions = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    assert {path.stem for path in OLD.glob("*.sql")} == revisions - {migrate.REVISION}
 
 
 def test_the_migrated_tables_are_the_ones_the_code_has(url: str) -> None:

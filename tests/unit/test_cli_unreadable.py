@@ -1,0 +1,103 @@
+"""One record that can't be read doesn't keep the others from being shown."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from autotune.cli.main import main
+from autotune.storage import open_store
+from tests.conformance.records import a_best, a_study, a_target, a_trial
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "runs.db"
+    with open_store(f"sqlite:///{path}") as store:
+        for run_id in ("good", "broken"):
+            store.add_study(a_study(run_id))
+            store.add_trial(a_trial(0, run_id=run_id))
+            store.add_trial(a_trial(1, run_id=run_id))
+        store.save_best(a_best(run_id="good"))
+        store.save_best(a_best(run_id="broken", target=a_target(workload="mini")))
+    return path
+
+
+@pytest.fixture
+def call(
+    database: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Call:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of the command."""
+        url = f"sqlite:///{database}"
+        monkeypatch.setattr("sys.argv", ["autotune", *arguments, "--storage", url])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capsys.readouterr()
+        return int(ended.value.code or 0), shown.out, shown.err
+
+    return run
+
+
+def change(database: Path, statement: str) -> None:
+    with sqlite3.connect(database) as connection:
+        connection.execute(statement)
+    connection.close()
+
+
+def test_runs_shows_the_others_and_names_the_one(database: Path, call: Call) -> None:
+    change(database, "UPDATE studies SET status = 'lost' WHERE run_id = 'broken'")
+    code, out, err = call("runs")
+    assert code == 0
+    assert "good" in out
+    assert "unreadable: sqlite:///" in err
+    assert "studies[run_id='broken'].status: 'lost' is not known" in err
+    assert "hint: the record was changed by something else" in err
+    listed = json.loads(call("runs", "--format", "json")[1])
+    assert [one.get("run") for one in listed] == ["good", None]
+    assert (listed[1]["record"], listed[1]["status"]) == ("broken", "unreadable")
+    assert "'lost' is not known" in listed[1]["reason"]
+
+
+def test_a_broken_trial_is_counted_and_the_others_are_shown(database: Path, call: Call) -> None:
+    change(database, "UPDATE trials SET settings = '{' WHERE run_id = 'broken' AND number = 1")
+    listed = json.loads(call("runs", "--format", "json")[1])
+    assert [one["trials"] for one in listed] == [2, 2]
+    code, out, err = call("show", "broken", "--format", "json")
+    assert code == 0
+    assert [one.get("number") for one in json.loads(out)["trials"]] == [0, None]
+    assert json.loads(out)["trials"][1]["record"] == "1"
+    assert "trials[run_id='broken', number=1].settings" in call("show", "broken")[2]
+
+
+def test_best_finds_an_answer_beside_a_broken_one(database: Path, call: Call) -> None:
+    change(database, "UPDATE best_configurations SET conclusion = 'x' WHERE run_id = 'broken'")
+    code, out, err = call("best", "--instance", "p4d.24xlarge", "--workload", "tiny")
+    assert code == 0
+    assert "p4d.24xlarge" in out
+    assert "best_configurations[" in err
+    code, _, err = call("best", "--instance", "p4d.24xlarge", "--workload", "mini")
+    assert code == 2
+    assert "best_configurations[" in err
+
+
+@pytest.mark.parametrize("command", ["show", "resume"])
+def test_the_broken_one_itself_is_refused(database: Path, call: Call, command: str) -> None:
+    change(database, "UPDATE studies SET machine = '[]' WHERE run_id = 'broken'")
+    code, _, err = call(command, "broken")
+    assert code == 1
+    assert "studies[run_id='broken'].machine: [] has to be a mapping" in err
+    assert "Traceback" not in err
+
+
+def test_an_answer_that_cant_be_read_is_replaced(database: Path) -> None:
+    change(database, "UPDATE best_configurations SET evidence = '7' WHERE run_id = 'good'")
+    with open_store(f"sqlite:///{database}") as store:
+        store.save_best(a_best(run_id="broken"))
+        found = store.best(a_best().target)
+    assert found is not None
+    assert found.run_id == "broken"
