@@ -21,7 +21,7 @@ from autotune.cli.options import (
     StorageOption,
     WorkloadOption,
 )
-from autotune.cli.render import out, print_json, print_table
+from autotune.cli.render import out, print_json, print_table, visible
 from autotune.cli.report import print_left_behind, print_trials
 from autotune.compose import find_study
 from autotune.errors import UnreadableError, UserError
@@ -86,21 +86,20 @@ def show(
         print_json({"study": study_document(study, lease), "trials": documents})
         return
     print_trials(f"Run {study.run_id}: {study.spec.target.describe()}", trials)
-    console = out()
-    console.print()
-    console.print(f"kind        {kind(study)}", markup=False)
-    console.print(f"machine     {study.machine.describe()}", markup=False)
-    console.print(f"strategy    {study.spec.search}", markup=False)
-    console.print(f"status      {status(study, lease)}", markup=False)
+    _say("")
+    _say(f"kind        {kind(study)}")
+    _say(f"machine     {study.machine.describe()}")
+    _say(f"strategy    {study.spec.search}")
+    _say(f"status      {status(study, lease)}")
     if narrowed := scope(study.spec.pinned, study.spec.only):
-        console.print(f"narrowed    {narrowed}", markup=False)
+        _say(f"narrowed    {narrowed}")
     if study.conclusion:
-        console.print(f"conclusion  {study.conclusion.value}: {study.reason}", markup=False)
+        _say(f"conclusion  {study.conclusion.value}: {study.reason}")
     print_left_behind(trials)
     for trial in trials:
         if trial.log_tail and not trial.scored:
-            console.print(f"\ntrial {trial.number}, end of {trial.log_path}:", markup=False)
-            console.print(trial.log_tail, markup=False)
+            _say(f"\ntrial {trial.number}, end of {trial.log_path}:")
+            _say(trial.log_tail)
     _tell(broken)
 
 
@@ -147,6 +146,11 @@ def _find(
         f"no stored answer for {', '.join(wanted)}; the store has: {known}",
         hint="make one with: autotune run --instance … --workload …",
     )
+
+
+def _say(text: str) -> None:
+    """A line of what the store holds, which may be anything."""
+    out().print(visible(text), markup=False)
 
 
 def _tell(broken: Iterable[UnreadableError]) -> None:

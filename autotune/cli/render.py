@@ -1,6 +1,7 @@
 """How results look: tables for people, JSON for programs; both on stdout."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -21,6 +22,7 @@ from autotune.model import (
 )
 
 Cell = str
+_CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]")
 
 
 def out() -> Console:
@@ -43,9 +45,14 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell
         # Text, never markup: a value in brackets is a value.
         table.add_column(Text(column), overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     console = out()
     console.print(table)
+
+
+def visible(text: str) -> str:
+    """`text` with the control characters escaped that would command a terminal."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def changes(candidate: Candidate, baseline: Candidate) -> dict[str, KnobValue]:

@@ -32,7 +32,7 @@ from autotune.cli.options import (
     names,
     output_path,
 )
-from autotune.cli.saving import default_output, output_of
+from autotune.cli.saving import check_output, default_output
 from autotune.cli.simulated import check_recorded, chosen_landscape, on_landscape
 from autotune.compose import build_spec, find_study, landscape_of, new_study
 from autotune.errors import FieldError
@@ -170,7 +170,7 @@ def resume(
             )
         target = study.spec.target
         if not target.is_simulated:
-            check_writable(output_of(study))
+            check_output(study)
         text = study.spec.instances_text
         sources = [read_yaml(text, f"instances of run {study.run_id}")] if text else []
         place = (

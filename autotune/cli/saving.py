@@ -5,7 +5,7 @@ from pathlib import Path
 
 from autotune.errors import UserError
 from autotune.exporters.document import read, to_yaml
-from autotune.exporters.files import write_atomically
+from autotune.exporters.files import check_writable, write_atomically
 from autotune.model import BestConfiguration, Conclusion, Study, Target
 from autotune.storage import Store
 
@@ -23,6 +23,25 @@ class Saved:
 def output_of(study: Study) -> Path:
     """The file for the study's answer."""
     return Path(study.spec.output) if study.spec.output else default_output(study.spec.target)
+
+
+def check_output(study: Study) -> None:
+    """Raises UserError if a resumed study can't save its answer.
+
+    Also if the file holds something else: a database may name any file.
+    """
+    path = output_of(study)
+    check_writable(path)
+    if not path.exists():
+        return
+    try:
+        read(path)
+    except UserError as error:
+        raise UserError(
+            f"run {study.run_id} saves its answer in {str(path)!r}, which holds something else: "
+            f"{error}",
+            hint="move that file away",
+        ) from None
 
 
 def default_output(target: Target) -> Path:

@@ -3,11 +3,13 @@
 import json
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from autotune.cli.main import main
+from autotune.model import Outcome, StudySpec
 from autotune.storage import open_store
 from tests.conformance.records import a_best, a_study, a_target, a_trial
 
@@ -67,7 +69,7 @@ def test_a_broken_trial_is_counted_and_the_others_are_shown(database: Path, call
     change(database, "UPDATE trials SET settings = '{' WHERE run_id = 'broken' AND number = 1")
     listed = json.loads(call("runs", "--format", "json")[1])
     assert [one["trials"] for one in listed] == [2, 2]
-    code, out, err = call("show", "broken", "--format", "json")
+    code, out, _ = call("show", "broken", "--format", "json")
     assert code == 0
     assert [one.get("number") for one in json.loads(out)["trials"]] == [0, None]
     assert json.loads(out)["trials"][1]["record"] == "1"
@@ -101,3 +103,42 @@ def test_an_answer_that_cant_be_read_is_replaced(database: Path) -> None:
         found = store.best(a_best().target)
     assert found is not None
     assert found.run_id == "broken"
+
+
+def test_what_would_command_a_terminal_is_shown_escaped(database: Path, call: Call) -> None:
+    with open_store(f"sqlite:///{database}") as store:
+        tail = "\x1b]0;owned\x07 \x9b2J\ttab\nnext ü"
+        store.add_study(a_study("escape", reason="x"))
+        store.add_trial(a_trial(0, run_id="escape", outcome=Outcome.CRASHED, log_tail=tail))
+    out = call("show", "escape")[1]
+    assert "\x1b" not in out
+    assert "\x9b" not in out
+    assert r"\x1b]0;owned\x07 \x9b2J" in out
+    assert "next ü" in out
+
+
+def test_a_database_cant_have_any_file_overwritten(
+    database: Path, call: Call, tmp_path: Path
+) -> None:
+    """A crafted one may name any file as a run's output, and have the run resumed."""
+    precious = tmp_path / "precious.sh"
+    precious.write_text("echo mine\n")
+    with open_store(f"sqlite:///{database}") as store:
+        spec = replace(a_study().spec, output=str(precious))
+        store.add_study(a_study("crafted", spec=spec))
+    code, _, err = call("resume", "crafted")
+    assert code == 2
+    assert "which holds something else" in err
+    assert precious.read_text() == "echo mine\n"
+
+
+def test_a_database_cant_name_any_folder(database: Path, call: Call) -> None:
+    with open_store(f"sqlite:///{database}") as store:
+        spec = StudySpec(
+            target=a_target(instance="simulated:faulty", ranks_per_node=2, global_batch=32),
+            landscape="faulty",
+        )
+        store.add_study(a_study("../../escaped", spec=spec))
+    code, _, err = call("resume", "../../escaped")
+    assert code == 2
+    assert "is not a run id that autotune gives" in err
