@@ -64,7 +64,7 @@ class Command:
         deadline = time.monotonic() + DEADLINE_S
         while not condition():
             assert time.monotonic() < deadline, self.text
-            time.sleep(0.002)
+            time.sleep(0.01)
 
     def finish(self, expect: int = 0) -> str:
         """Its stderr, when it has ended by itself with this exit code."""
