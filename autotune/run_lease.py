@@ -23,8 +23,9 @@ LEASE_S = 60.0
 """After so long without a sign of its controller a run is anybody's."""
 BEAT_S = 10.0
 """Between two renewals."""
-_LONGEST_BEAT_S = 40.0
-"""A renewal that waits for the database is given so long at the end."""
+_JOIN_S = 1.0
+"""How long the end waits for a renewal under way, which can't take the lease again once it is let
+go of, and ends with the process."""
 
 
 @contextmanager
@@ -133,7 +134,7 @@ class _Keeper:
 
     def __exit__(self, *_: object) -> None:
         self._done.set()
-        self._thread.join(_LONGEST_BEAT_S)
+        self._thread.join(_JOIN_S)
 
     def _run(self) -> None:
         while not self._done.wait(RETRY_S if self._records.is_behind else BEAT_S):

@@ -144,7 +144,7 @@ class RunRecords:
         )
 
     def _when_it_works(self, write: Callable[[], Written]) -> Written:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline, is_waiting = time.monotonic() + PATIENCE_S, False
         while True:
             try:
                 self.flush()
@@ -156,6 +156,9 @@ class RunRecords:
                     raise OutageError(
                         f"{error}{kept}", hint=f"once it works again: {self._resume}"
                     ) from error
+                if not is_waiting:
+                    is_waiting = True
+                    self._say(f"{error}; waiting for it, at most {PATIENCE_S:.0f} s")
             time.sleep(RETRY_S)
 
     def _write_file(self) -> None:

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from autotune.exporters.document import read
+from autotune.model import Phase
 from tests.faults.store_faults import SIMULATED, Place, course, place, undisturbed
 
 __all__ = ["place", "undisturbed"]
@@ -88,3 +90,21 @@ def test_two_studies_share_a_store(place: Place, undisturbed: Course) -> None:
         command.finish()
     first, second = place.run_ids()
     assert course(place.trials(first)) == course(place.trials(second)) == undisturbed
+
+
+REAL = (
+    "run", "--instance", "local", "--workload", "tiny", "--nproc", "2", "--only", "bucket_cap_mb",
+    "--set", "strategy=ddp", "--trials", "2", "--window", "0.05s", "--budget", "60s",
+    "--output", "best.yaml",
+)  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_real_trials_are_kept_through_kills(place: Place) -> None:
+    """Their figures are never the same again, so only that each trial is there once is seen."""
+    kill_and_resume(place, 5, random.Random(1), *REAL)
+    trials = place.trials()
+    assert [trial.number for trial in trials] == list(range(len(trials)))
+    assert all(trial.scored for trial in trials if trial.phase is not Phase.SEARCH)
+    assert read(place.folder / "best.yaml").run_id == trials[0].run_id

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from autotune.errors import AutotuneError, FieldError, UserError
-from autotune.storage import data_folder, open_store
+from autotune.storage import data_folder, open_store, without_password
 
 SECRET = "s3cr3t"
 NOBODY = 65534
@@ -164,3 +164,17 @@ def test_a_mistyped_url_doesnt_give_its_password_away(url: str) -> None:
 def test_a_path_with_an_at_is_shown_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(FieldError, match=r"/u:p@h/a\.db\?mode=ro"):
         open_store(f"sqlite:///{tmp_path}/u:p@h/a.db?mode=ro")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:se%40cret@h:5/db", "postgresql://u:***@h:5/db"),
+        ("postgresql://u@h/db?password=secret", "postgresql://u@h/db?password=***"),
+        ("postgresql://u@h/db?sslpassword=secret", "postgresql://u@h/db?sslpassword=***"),
+        ("postgresql://u@h/db", "postgresql://u@h/db"),
+        ("sqlite:////tmp/my runs.db", "sqlite:////tmp/my runs.db"),
+    ],
+)
+def test_a_url_is_shown_without_its_passwords(url: str, shown: str) -> None:
+    assert without_password(url) == shown
