@@ -27,4 +27,4 @@ class Observer:
         """The running trial has closed a window."""
 
     def trial_ended(self, trial: Trial) -> None:
-        """A trial has ended and is stored."""
+        """A trial has ended and is stored, or put aside while the store fails."""

@@ -8,10 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -60,10 +59,14 @@ class Command:
         wanted = len(self.ended) + trials
         self.wait_until(lambda: len(self.ended) >= wanted or self.process.poll() is not None)
 
-    def wait_until(self, condition: Any) -> None:
+    def wait_until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + DEADLINE_S
         while not condition():
             assert time.monotonic() < deadline, self.text
+            if self.process.poll() is not None:
+                self._reader.join(10)
+                assert condition(), self.text
+                return
             time.sleep(0.01)
 
     def finish(self, expect: int = 0) -> str:
