@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.errors import FieldError
+from autotune.model.secrets import redacted
+from autotune.model.variables import value_fault
 from autotune.space.facts import Facts
 from autotune.space.knob import Knob, TargetKind
 from autotune.space.nccl import (
@@ -54,9 +56,17 @@ def named(name: str, knobs: Sequence[Knob], flag: str) -> Named:
 
 
 def holding(knobs: Iterable[Knob], environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables in `environment` that decide in a knob's place."""
+    """The variables in `environment` that decide in a knob's place.
+
+    They are a part of the answer. Raises FieldError for a value that can't be one.
+    """
     names = {name for knob in knobs for name in knob.all_variables} - {_THREADS}
-    return {name: environment[name] for name in sorted(names) if name in environment}
+    found = {name: environment[name] for name in sorted(names) if name in environment}
+    for name, value in found.items():
+        if rule := value_fault(name, value):
+            hint = f"unset {name}, or take its knob out of the space"
+            raise FieldError(f"{name} in the environment", redacted(value), rule, hint=hint)
+    return found
 
 
 def held(knobs: Iterable[Knob], pinned: Mapping[str, object], facts: Facts) -> dict[str, str]:

@@ -38,6 +38,12 @@ def test_json_of_a_folder(tmp_path: Path) -> None:
     assert (found["log"], found["line"]) == (str(tmp_path / "rank-1.log"), 1)
 
 
+def test_the_line_is_shown_without_secrets() -> None:
+    done = diagnose("-", given="RuntimeError: CUDA out of memory at https://ann:hunter2@host/x\n")
+    assert "https://ann:***@host/x" in done.stdout
+    assert "hunter2" not in done.stdout
+
+
 def test_without_a_cause_the_exit_code_says_so() -> None:
     healthy = diagnose("-", given="step 1 loss 3.4\n")
     assert (healthy.returncode, healthy.stdout) == (3, "No known failure in 1 log.\n")

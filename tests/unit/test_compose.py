@@ -1,5 +1,6 @@
 """From what a person asked for to a study, and from a stored study back to its space."""
 
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -95,6 +96,22 @@ def test_another_environment_is_no_place_to_resume(now: dict[str, str]) -> None:
     study = stored(*asked(environment={"NCCL_BUFFSIZE": "1048576"}))
     with pytest.raises(UserError, match=r"another environment: NCCL_BUFFSIZE \(1048576 then, "):
         resumed(study, now)
+
+
+def test_a_stored_study_can_not_set_what_runs_code() -> None:
+    study = stored(*asked())
+    text = """
+knobs:
+  - name: own
+    help: A test's.
+    sets: {kind: environment, name: LD_PRELOAD}
+    effect: small
+    default: default
+    choices: [{value: default}, {value: x.so}]
+"""
+    evil = replace(study, spec=replace(study.spec, space="own.yaml", space_text=text))
+    with pytest.raises(UserError, match=r"own\.yaml:5.*'LD_PRELOAD' can't be set"):
+        resumed(evil, {})
 
 
 def test_what_doesn_t_hold_a_knob_may_change() -> None:

@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autotune.cli.run import _resume_command
 from autotune.executors.base import Launch, LaunchEnd, OnWindow
 from autotune.loop.study import StudyRunner
 from autotune.model import Outcome
 from autotune.model.secrets import MASK, Secrets, is_secret_name, redacted
 from autotune.storage import MemoryStore
+from tests.conformance.records import a_study
 from tests.fakes import FormulaExecutor
 from tests.unit import test_loop
 
@@ -85,6 +87,12 @@ def test_what_is_secret_in_the_environment_is_masked_however_it_is_written() -> 
 def test_no_text_is_too_odd_to_be_looked_at(text: str, seed: str) -> None:
     once = redacted(f"{text}{seed}{text}@{text}")
     assert redacted(once) == once
+
+
+def test_the_command_to_resume_with_has_no_password() -> None:
+    url = "postgresql://ann:hunter2@db/tunes?password=hunter2"
+    command = _resume_command(a_study(), url, cold=False)
+    assert command == "autotune resume r --storage 'postgresql://ann:***@db/tunes?password=***'"
 
 
 def test_what_trials_print_is_stored_without_secrets() -> None:

@@ -9,6 +9,7 @@ from autotune.errors import FieldError, UserError
 from autotune.exporters import EXPORTERS, from_yaml, to_yaml
 from autotune.model.variables import name_fault, value_fault
 from autotune.space.catalogue import load_knobs
+from autotune.space.environment import holding
 from autotune.space.knob import TargetKind
 from autotune.space.nccl.names import SINCE
 from autotune.yaml_reader import parse_yaml
@@ -105,6 +106,12 @@ knobs:
 """
     with pytest.raises(UserError, match=r"variables\[0\].*'AWS_SECRET_ACCESS_KEY' can't be set"):
         load_knobs([parse_yaml(text, "own.yaml")])
+
+
+def test_what_holds_a_knob_here_has_to_be_fit_for_an_answer() -> None:
+    with pytest.raises(FieldError, match=r"^NCCL_ALGO in the environment: '/tmp/x' can't be set"):
+        holding(load_knobs(), {"NCCL_ALGO": "/tmp/x", "LD_PRELOAD": "/x"})
+    assert holding(load_knobs(), {"NCCL_ALGO": "ring", "HOME": "/x"}) == {"NCCL_ALGO": "ring"}
 
 
 def test_what_is_tuned_may_be_set() -> None:
