@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from autotune.model import Trial
+from autotune.storage import open_store
+
 CHAOS = Path(__file__).parent / "chaos"
 ROOT = Path(__file__).parents[2]
 
@@ -57,14 +60,10 @@ class Faulty:
         answer: dict[str, Any] = json.loads(output)
         return answer
 
-    def trials(self) -> list[dict[str, Any]]:
-        """Those of the newest run, by number."""
-        shown = subprocess.run(
-            [sys.executable, "-m", "autotune", "show", "latest", "--format", "json"],
-            env=self._environment({}), stdout=subprocess.PIPE, timeout=60, check=True,
-        )  # fmt: skip
-        trials: list[dict[str, Any]] = json.loads(shown.stdout)["trials"]
-        return trials
+    def trials(self) -> list[Trial]:
+        """Those of the newest run, by number; read here, since a command takes seconds to start."""
+        with open_store(f"sqlite:///{self.path / 'data' / 'autotune.db'}") as store:
+            return list(store.trials(store.studies()[-1].run_id))
 
     def processes(self) -> list[int]:
         """Living processes of it: started with this data folder, or forked from one that was."""

@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from autotune.model import Phase
 from tests.faults.studies import Faulty
 
 STUDY = (
@@ -22,7 +25,7 @@ def test_all_candidates_run_out_of_memory(tmp_path: Path) -> None:
     assert answer["best"] is None
     assert not (tmp_path / "best.yaml").exists()
     trials = faulty.trials()
-    assert {(trial["outcome"], trial["failed_rank"]) for trial in trials} == {("out_of_memory", 1)}
+    assert {(trial.outcome, trial.failed_rank) for trial in trials} == {("out_of_memory", 1)}
     assert len(trials) <= 10
     faulty.wait_until_alone()
 
@@ -33,7 +36,7 @@ def test_the_loss_is_not_a_number_from_the_second_step_on(tmp_path: Path) -> Non
     assert answer["conclusion"] == "no_candidate"
     assert "the baseline itself doesn't train" in answer["reason"]
     assert "learning rate" in answer["reason"]
-    assert [trial["outcome"] for trial in faulty.trials()] == ["diverged"]
+    assert [trial.outcome for trial in faulty.trials()] == ["diverged"]
 
 
 def test_losses_that_are_not_finite_cost_a_candidate_alone(tmp_path: Path) -> None:
@@ -43,12 +46,29 @@ def test_losses_that_are_not_finite_cost_a_candidate_alone(tmp_path: Path) -> No
     answer = faulty.run(*STUDY, *STEPS, "--trials", "2", chaos={"values": values}, expect=0)
     assert answer["conclusion"] == "keep_defaults"
     ends = {
-        trial["settings"]["batch"]["accumulation_steps"]: trial
+        trial.settings.accumulation_steps: trial
         for trial in faulty.trials()
-        if trial["phase"] == "search"
+        if trial.phase is Phase.SEARCH
     }
-    assert {steps: trial["outcome"] for steps, trial in ends.items()} == {
+    assert {steps: trial.outcome for steps, trial in ends.items()} == {
         2: "diverged", 4: "diverged",
     }  # fmt: skip
-    assert "the loss of step 1 is nan" in ends[2]["reason"]
-    assert "the loss of step 1 is inf on rank 1" in ends[4]["reason"]
+    assert "the loss of step 1 is nan" in ends[2].reason
+    assert "the loss of step 1 is inf on rank 1" in ends[4].reason
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome", "times"), [("disk_full", "environment", 3), ("killed", "preempted", 9)]
+)
+def test_a_machine_that_fails_every_trial_ends_the_study_and_is_named(
+    tmp_path: Path, fault: str, outcome: str, times: int
+) -> None:
+    faulty = Faulty(path=tmp_path)
+    answer = faulty.run(*STUDY, "--trials", "5", chaos={"trials": {"*": fault}}, expect=1)
+    assert [trial.outcome for trial in faulty.trials()] == [outcome] * times
+    assert (
+        f"{times} trials ended as {outcome}, the last one, trial {times - 1}," in answer["reason"]
+    )
+    assert "/trial-" in answer["reason"], "the log is named"
+    said = (tmp_path / "stderr.txt").read_text()
+    assert "stopped; once that is mended: autotune resume" in said

@@ -98,6 +98,13 @@ def test_another_environment_is_no_place_to_resume(now: dict[str, str]) -> None:
         resumed(study, now)
 
 
+def test_secrets_of_the_environment_are_kept_out_of_trials() -> None:
+    environment = {"HF_TOKEN": "plainword", "HOME": "/home/ann"}
+    study = stored(*asked())
+    running = runner(study, PLACE, MemoryStore(), Observer(), Event(), environment)
+    assert running.secrets.known == ("plainword",)
+
+
 def test_a_stored_study_can_not_set_what_runs_code() -> None:
     study = stored(*asked())
     text = """
