@@ -12,13 +12,14 @@ from torch._C import _distributed_c10d as c10d
 
 ENTRIES = "2000"
 """Calls that are remembered: PyTorch's default where it is on by default."""
-VARIABLES = {
-    "TORCH_FR_BUFFER_SIZE",
-    # Its name before PyTorch 2.9.
-    "TORCH_NCCL_TRACE_BUFFER_SIZE",
-    "TORCH_NCCL_DUMP_ON_TIMEOUT",
-    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE",
-}
+_SIZE = (
+    "TORCH_FR_BUFFER_SIZE"
+    if hasattr(c10d, "_dump_fr_trace_json")
+    else "TORCH_NCCL_TRACE_BUFFER_SIZE"  # its name before PyTorch 2.8, of which newer ones warn
+)
+_ON_TIMEOUT = "TORCH_NCCL_DUMP_ON_TIMEOUT"
+_DUMP = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
+VARIABLES = {_SIZE, _ON_TIMEOUT, _DUMP}
 """Those of the environment that concern the recorder. They don't decide how collectives run."""
 
 
@@ -27,9 +28,9 @@ def record(folder: Path) -> None:
 
     If a collective times out, PyTorch itself writes a dump of its own form into `folder`, too.
     """
-    for name in VARIABLES - {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}:
-        os.environ.setdefault(name, "1" if name.endswith("TIMEOUT") else ENTRIES)
-    os.environ.setdefault("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", str(folder / "torch-dump-rank-"))
+    os.environ.setdefault(_SIZE, ENTRIES)
+    os.environ.setdefault(_ON_TIMEOUT, "1")
+    os.environ.setdefault(_DUMP, str(folder / "torch-dump-rank-"))
 
 
 def file_of(folder: Path, rank: int) -> Path:

@@ -91,9 +91,8 @@ def _absent(facts: LaunchFacts) -> LaunchEnd | None:
     first = waiting[0]
     message = quoted(first.failed.message) if first.failed else ""
     if silent:
-        at = f" ({facts.standings[0].describe()})" if facts.standings else ""
         reason = (
-            f"rank {silent[0].rank}{at} took no part in a collective that "
+            f"rank {silent[0].rank}{_at(silent[0].rank, facts)} took no part in a collective that "
             f"rank {first.rank} waited for: {message}"
         )
         return _end(facts, Outcome.HUNG, cut(reason), silent[0])
@@ -119,6 +118,12 @@ def _stalled(facts: LaunchFacts) -> LaunchEnd:
     return _end(facts, outcome, cut(reason), cause)
 
 
+def _at(rank: int, facts: LaunchFacts) -> str:
+    """What `rank` was at, in brackets; empty if nobody knows."""
+    known = [one for one in facts.standings if one.rank == rank and (one.frames or one.is_held)]
+    return f" ({known[0].describe()})" if known else ""
+
+
 def _measured(facts: LaunchFacts, measurement: Measurement) -> LaunchEnd:
     done = len(measurement.windows)
     if facts.stopped and done < facts.planned_windows:
@@ -132,10 +137,11 @@ def _never_started(facts: LaunchFacts) -> LaunchEnd:
     if why is not None:
         return _told(facts, why)
     missing = [end for end in facts.ranks if not end.started]
-    names = ", ".join(str(end.rank) for end in missing)
+    names = ", ".join(f"{end.rank}{_at(end.rank, facts)}" for end in missing)
     reason = f"after {facts.seconds:.0f} s these ranks had not met the others: {names}"
     outcome = Outcome.HUNG if facts.has_environment else Outcome.ENVIRONMENT
-    return _end(facts, outcome, reason, missing[0] if len(missing) < len(facts.ranks) else None)
+    cause = missing[0] if len(missing) < len(facts.ranks) else None
+    return _end(facts, outcome, cut(reason), cause)
 
 
 def _survived(facts: LaunchFacts) -> LaunchEnd:

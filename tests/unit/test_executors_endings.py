@@ -7,6 +7,7 @@ import pytest
 
 from autotune.executors.endings import decide
 from autotune.executors.launch_facts import Halt, LaunchFacts, RankEnd
+from autotune.executors.standing import Frame, Standing
 from autotune.model import Measurement, Outcome, Window
 from autotune.model.protocol import Failed, FailureKind
 
@@ -262,3 +263,43 @@ def test_a_result_outlives_the_parent_of_its_ranks() -> None:
     lost = {"exit_status": -9, "lost": "the parent died", "trouble": 0}
     end = decide(facts(rank(0), rank(1, **lost), measurement=MEASUREMENT))
     assert end.outcome is Outcome.COMPLETED
+
+
+WAITS = Frame(file="/v/site-packages/torch/distributed/c10d.py", line=1, function="all_reduce")
+SLEEPS = Frame(file="/home/me/data.py", line=7, function="load")
+STANDINGS = (Standing(rank=0, frames=(WAITS,)), Standing(rank=1, frames=(SLEEPS,)))
+
+
+def test_silence_is_a_hang_of_the_rank_that_is_behind() -> None:
+    changes = {"halt": Halt.NO_PROGRESS, "silent_s": 22.4, "expected_s": 0.01, "windows": 0}
+    end = decide(facts(ended(0), ended(1), standings=STANDINGS, steps=1, **changes))
+    assert (end.outcome, end.failed_rank, end.log_tail) == (Outcome.HUNG, 1, "log of 1")
+    assert end.reason == (
+        "no sign of life for 22 s after 1 step, where one was expected within 0.1 s: "
+        "rank 1 is at /home/me/data.py:7 in load; rank 0 is at "
+        "/v/site-packages/torch/distributed/c10d.py:1 in all_reduce"
+    )
+
+
+def test_silence_is_the_machines_fault_if_somebody_has_stopped_a_rank() -> None:
+    standings = (STANDINGS[0], Standing(rank=1, state="T"))
+    end = decide(facts(ended(0), ended(1), halt=Halt.NO_PROGRESS, standings=standings))
+    assert (end.outcome, end.failed_rank) == (Outcome.ENVIRONMENT, 1)
+    assert "after 1 window, " in end.reason
+
+
+def test_silence_of_which_nobody_is_the_cause_names_nobody() -> None:
+    end = decide(facts(ended(0), ended(1), halt=Halt.NO_PROGRESS, standings=STANDINGS[:1]))
+    assert (end.outcome, end.failed_rank) == (Outcome.HUNG, None)
+
+
+def test_the_silent_rank_is_told_with_where_it_was() -> None:
+    ranks = (failed(0, FailureKind.COLLECTIVE, 0), ended(1))
+    end = decide(facts(*ranks, standings=STANDINGS))
+    assert end.reason.startswith("rank 1 (is at /home/me/data.py:7 in load) took no part in")
+
+
+def test_a_rank_that_never_started_is_told_with_where_it_was() -> None:
+    ranks = (ended(0), ended(1, started=False))
+    end = decide(facts(*ranks, halt=Halt.NEVER_STARTED, standings=STANDINGS))
+    assert end.reason.endswith("the others: 1 (is at /home/me/data.py:7 in load)")
