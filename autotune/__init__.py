@@ -1,6 +1,59 @@
 """autotune finds the fastest steady configuration for distributed PyTorch training on a machine.
 
-Importing it is cheap: nothing beyond the standard library is loaded until it is needed.
+    import autotune
+
+    config = autotune.load("best.yaml")
+    config.apply_env()
+
+docs/use_in_scripts.md has the rest. Importing it is cheap: nothing beyond the standard library is
+loaded until it is used.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autotune.apply.configuration import Configuration, load
+    from autotune.errors import AutotuneError, FieldError, UserError
+    from autotune.model import BestConfiguration, ShardingStrategy, Target, TrainingSettings
+    from autotune.trainers.accumulation import Accumulation
+
 __version__ = "0.1.0"
+
+_PLACES = {
+    "Accumulation": "autotune.trainers.accumulation",
+    "AutotuneError": "autotune.errors",
+    "BestConfiguration": "autotune.model",
+    "Configuration": "autotune.apply.configuration",
+    "FieldError": "autotune.errors",
+    "ShardingStrategy": "autotune.model",
+    "Target": "autotune.model",
+    "TrainingSettings": "autotune.model",
+    "UserError": "autotune.errors",
+    "load": "autotune.apply.configuration",
+}
+"""Where each public name is, to be imported when it is asked for."""
+
+__all__ = [
+    "Accumulation",
+    "AutotuneError",
+    "BestConfiguration",
+    "Configuration",
+    "FieldError",
+    "ShardingStrategy",
+    "Target",
+    "TrainingSettings",
+    "UserError",
+    "__version__",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'autotune' has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,19 +12,19 @@ from torch.distributed.tensor import DTensor
 
 from autotune.errors import FieldError
 from autotune.model import KnobValue, ShardingStrategy, TrainingSettings
+from autotune.trainers.layers import Layers
 from autotune.trainers.precision import compute_dtype, reduce_dtype
-from autotune.trainers.workload import Workload
 
 
-def shard(workload: Workload, settings: TrainingSettings, device: torch.device) -> nn.Module:
-    """The workload's model, sharded in place, group by group."""
+def shard(layers: Layers, settings: TrainingSettings, device: torch.device) -> nn.Module:
+    """The model, sharded in place, group by group."""
     mesh = device_mesh(settings, device)
     compute = compute_dtype(settings, device)
     precision = MixedPrecisionPolicy(
         param_dtype=None if compute == torch.float32 else compute,
         reduce_dtype=reduce_dtype(settings),
     )
-    groups = _groups(workload.blocks, settings.blocks_per_group)
+    groups = _groups(layers.blocks, settings.blocks_per_group)
     for group in groups:
         # One block alone and a list of one are not the same to FSDP2's hooks.
         target: Any = group[0] if len(group) == 1 else group
@@ -35,11 +35,11 @@ def shard(workload: Workload, settings: TrainingSettings, device: torch.device) 
             mp_policy=precision,
         )
     # The root's parameters are needed again first thing in backward; PyTorch's default keeps them.
-    fully_shard(workload.model, mesh=mesh, mp_policy=precision)
+    fully_shard(layers.model, mesh=mesh, mp_policy=precision)
     _prefetch([_fsdp(group[0]) for group in groups], settings)
-    for module in fsdp_modules(workload.model):
+    for module in fsdp_modules(layers.model):
         module.set_force_sum_reduction_for_comms(settings.force_sum_reduction)
-    return workload.model
+    return layers.model
 
 
 def device_mesh(settings: TrainingSettings, device: torch.device) -> DeviceMesh:

@@ -1,6 +1,7 @@
 """Lays a workload out over the ranks: DDP, or FSDP2 on a mesh of one or two dimensions."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import nn
@@ -9,21 +10,21 @@ from torch.utils.checkpoint import checkpoint
 from autotune.model import ActivationCheckpointing, ShardingStrategy, TrainingSettings
 from autotune.trainers.ddp import replicate
 from autotune.trainers.fsdp import shard
-from autotune.trainers.workload import Workload
+from autotune.trainers.layers import Layers
 
 
-def parallelize(workload: Workload, settings: TrainingSettings, device: torch.device) -> nn.Module:
-    """The workload's model, wrapped. FSDP2 wraps in place, DDP returns a module around it.
+def parallelize(layers: Layers, settings: TrainingSettings, device: torch.device) -> nn.Module:
+    """The model, wrapped. FSDP2 wraps in place, DDP returns a module around it.
 
     Raises FieldError for settings that this number of ranks can't have.
     """
-    checkpoint_blocks(workload.blocks, settings.activation_checkpointing)
+    checkpoint_blocks(layers.blocks, settings.activation_checkpointing)
     if settings.compile:
-        for block in workload.blocks:
+        for block in layers.blocks:
             block.compile()
     if settings.strategy is ShardingStrategy.DDP:
-        return replicate(workload.model, settings, device)
-    return shard(workload, settings, device)
+        return replicate(layers.model, settings, device)
+    return shard(layers, settings, device)
 
 
 def checkpoint_blocks(blocks: Sequence[nn.Module], which: ActivationCheckpointing) -> None:
@@ -44,5 +45,5 @@ class Checkpointed:
     def __init__(self, forward: Callable[..., torch.Tensor]) -> None:
         self._forward = forward
 
-    def __call__(self, *arguments: object) -> object:
-        return checkpoint(self._forward, *arguments, use_reentrant=False)
+    def __call__(self, *arguments: object, **options: object) -> object:
+        return checkpoint(partial(self._forward, **options), *arguments, use_reentrant=False)

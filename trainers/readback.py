@@ -75,7 +75,7 @@ def _blocks(trainer: Trainer) -> dict[str, KnobValue]:
 def _precision(trainer: Trainer) -> dict[str, KnobValue]:
     """Types of the stored parameters, of the computation, and of the gradients on the wire."""
     stored = next(trainer.model.parameters()).dtype
-    compute, reduce = trainer.autocast_dtype or stored, stored
+    compute, reduce = trainer.accumulation.autocast_dtype or stored, stored
     if isinstance(trainer.model, FSDPModule):
         policy = effective_policy(trainer.model)
         compute = policy.param_dtype or stored

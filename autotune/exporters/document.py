@@ -48,6 +48,7 @@ _ROWS = (
     ("evidence.pinned", "evidence.pinned"),
     ("evidence.only", "evidence.only"),
     ("evidence.shared_with", "evidence.shared_with"),
+    ("fingerprint", "evidence.fingerprint"),
     ("versions", "versions"),
     ("created", "created_at"),
     ("run", "run_id"),
@@ -61,6 +62,7 @@ _OPTIONAL: dict[str, Any] = {
     if default is not MISSING and name != "strategy"
 }
 _OPTIONAL |= {"evidence.pinned": {}, "evidence.only": [], "evidence.shared_with": []}
+_OPTIONAL |= {"fingerprint": None}
 """Left out where they have their default."""
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from autotune.errors import FieldError
 from autotune.loop.failures import hopeless
+from autotune.loop.fingerprint import fingerprint, versions
 from autotune.loop.history import mean_rate, reading
 from autotune.loop.ledger import Ledger, timed
 from autotune.loop.plan import LEAST_LAUNCHES, MARGIN, Plan, diverges, is_too_noisy
@@ -296,13 +297,17 @@ def best_configuration(
     last = used[-1].measurement if used else None
     # What did nothing is not part of the answer.
     exported = ledger.effects.idle.reduced(decision.candidate)
+    speaks = evidence(plan, ledger, decision, space.facts.device)
+    if isinstance(last, Measurement):
+        found = fingerprint(space.facts, plan.spec.target.workload, last)
+        speaks = replace(speaks, fingerprint=found)
     return BestConfiguration(
         target=plan.spec.target,
         conclusion=decision.conclusion,
         settings=space.settings(exported),
         environment=space.environment(exported),
-        evidence=evidence(plan, ledger, decision, space.facts.device),
-        versions=last.versions if isinstance(last, Measurement) else {},
+        evidence=speaks,
+        versions=versions(space.facts, last) if isinstance(last, Measurement) else {},
         run_id=run_id,
         created_at=now,
     )

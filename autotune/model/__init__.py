@@ -3,6 +3,7 @@
 from autotune.model.best import SCHEMA, BestConfiguration, Evidence, Reading
 from autotune.model.candidate import DEFAULT, Candidate, KnobValue
 from autotune.model.codec import decode, encode
+from autotune.model.fingerprint import Fingerprint
 from autotune.model.instance import GIB, MIB, Gpu, Machine
 from autotune.model.measurement import (
     AnyMeasurement,
@@ -58,6 +59,7 @@ __all__ = [
     "DeviceKind",
     "Dtype",
     "Evidence",
+    "Fingerprint",
     "Form",
     "Gpu",
     "KnobValue",

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from autotune.errors import FieldError
 from autotune.model.candidate import KnobValue
+from autotune.model.fingerprint import Fingerprint
 from autotune.model.settings import TrainingSettings
 from autotune.model.study import Conclusion, Ratio, Target
 from autotune.model.trial import DeviceKind
@@ -44,6 +45,8 @@ class Evidence:
     """The knobs that were searched, if the user named them."""
     shared_with: tuple[str, ...] = ()
     """Other runs that trained on the machine meanwhile, as sentences would name them."""
+    fingerprint: Fingerprint | None = None
+    """None for answers that were kept before there was one."""
 
 
 @dataclass(frozen=True, kw_only=True)
