@@ -40,7 +40,8 @@ def _too_late() -> str:
     """Why variables aren't read any more, as a clause; empty as long as they are."""
     if dist.is_available() and dist.is_initialized():
         return "torch.distributed is initialized"
-    return "CUDA is initialized" if torch.cuda.is_initialized() else ""
+    has_cuda: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return "CUDA is initialized" if has_cuda else ""
 
 
 def _set_threads(asked: str | None) -> None:

@@ -20,7 +20,8 @@ def refuse(best: BestConfiguration, name: str, *, force: bool) -> None:
 
     With `force` that is logged, as are versions and a topology that aren't those of then.
     """
-    reasons = [*_unfit(best, machines := _machines())]
+    machines = _machines()
+    reasons = _unfit(best, machines)
     if reasons and not force:
         raise UserError(
             f"{name}: {'; '.join(reasons)}",
@@ -29,7 +30,7 @@ def refuse(best: BestConfiguration, name: str, *, force: bool) -> None:
         )
     for reason in reasons:
         warn(f"forced: {name}: {reason}")
-    versions = {"torch": torch.__version__}
+    versions = {"torch": str(torch.__version__)}
     if torch.version.cuda:
         versions["cuda"] = torch.version.cuda
     for change in changes(best, machines[0], find_links(), versions):

@@ -4,10 +4,22 @@ import math
 from collections.abc import Mapping
 
 from autotune.errors import FieldError
-from autotune.model import BestConfiguration, Conclusion, Evidence, Ratio, Reading, Target
+from autotune.model import (
+    BestConfiguration,
+    Conclusion,
+    Evidence,
+    Fingerprint,
+    Ratio,
+    Reading,
+    Target,
+)
 from autotune.model.secrets import redacted
 from autotune.model.settings import TrainingSettings
 from autotune.model.variables import HINT, name_fault, value_fault
+from autotune.space.nccl import Network
+
+_LINKS = ("nvswitch", "nvlink", "pcie", "none")
+_NETWORKS = [network.value for network in Network]
 
 
 def check(best: BestConfiguration) -> None:
@@ -65,8 +77,24 @@ def _check_evidence(evidence: Evidence, conclusion: Conclusion) -> None:
             _check_reading(reading, f"evidence.{name}")
     if evidence.ratio is not None:
         _check_ratio(evidence, evidence.ratio, conclusion)
+    if evidence.fingerprint is not None:
+        _check_fingerprint(evidence.fingerprint)
     if conclusion is Conclusion.IMPROVED and evidence.winner is None:
         raise FieldError("evidence.winner", None, "has to be there when the conclusion is improved")
+
+
+def _check_fingerprint(seen: Fingerprint) -> None:
+    for name in ("cores", "numa_nodes", "nics", "parameters"):
+        if getattr(seen, name) < 0:
+            raise FieldError(
+                f"evidence.fingerprint.{name}", getattr(seen, name), "has to be 0 or more"
+            )
+    for name, known in (("links", _LINKS), ("network", _NETWORKS)):
+        value = getattr(seen, name)
+        if value not in known:
+            raise FieldError(
+                f"evidence.fingerprint.{name}", value, "is not known", alternatives=known
+            )
 
 
 def _check_reading(reading: Reading, field: str) -> None:

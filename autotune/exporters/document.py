@@ -11,6 +11,7 @@ from typing import Any
 
 from autotune.errors import ABSENT, FieldError
 from autotune.exporters.checks import check, check_target
+from autotune.exporters.possible import check_possible
 from autotune.exporters.text import comment, scope, summary
 from autotune.exporters.yaml_text import Quoted, dump
 from autotune.model import SCHEMA, BestConfiguration, Target, TrainingSettings, decode, encode
@@ -124,6 +125,7 @@ def from_yaml(text: str, name: str) -> BestConfiguration:
         check_target(decode(Target, data["target"], "target"))
         best = decode(BestConfiguration, data)
         check(best)
+        check_possible(best)
     except FieldError as error:
         raise source.error(_in_document(error)) from None
     return best

@@ -68,7 +68,7 @@ def _topology(best: BestConfiguration, machine: Machine, links: Links) -> Iterat
     if known is None:
         return
     between = "nvswitch" if links.nvswitch else "nvlink" if links.nvlink else "pcie"
-    pairs = {
+    pairs: dict[str, tuple[object, object]] = {
         "cores": (known.cores, machine.cores),
         "NUMA nodes": (known.numa_nodes, machine.numa_nodes),
     }
