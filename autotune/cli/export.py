@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.options import output_path
-from autotune.exporters import EXPORTERS, exporter
+from autotune.cli.options import ForceOption, output_path
+from autotune.errors import UserError
+from autotune.exporters import EXPORTERS, Exporter, exporter
 from autotune.exporters.document import read
 from autotune.exporters.files import write_atomically
+from autotune.model import BestConfiguration, Conclusion
 
 
 def export(
@@ -21,11 +23,33 @@ def export(
     output: Annotated[
         str | None, typer.Option("--output", metavar="FILE", help="Default: stdout.")
     ] = None,
+    force: ForceOption = False,
 ) -> None:
-    """Print a saved configuration in the form of another tool."""
+    """Print a saved configuration in the form of another tool.
+
+    What the form has no place for is listed as a warning on stderr; see docs/exports.md.
+    """
     path = output_path(output)
-    text = exporter(to).export(read(file))
+    wanted = exporter(to)
+    best = read(file)
+    _check_confirmed(best, file, force=force)
+    text = wanted.export(best)
+    _warn(wanted, best)
     if path is None:
         typer.echo(text, nl=False)
     else:
         write_atomically(path, text)
+
+
+def _check_confirmed(best: BestConfiguration, file: Path, *, force: bool) -> None:
+    if best.conclusion is not Conclusion.UNCONFIRMED:
+        return
+    what = f"{file}: is unconfirmed: never measured against the baseline a second time"
+    if not force:
+        raise UserError(what, hint="finish its study with `autotune resume`, or add --force")
+    typer.echo(f"forced: {what}", err=True)
+
+
+def _warn(wanted: Exporter, best: BestConfiguration) -> None:
+    for one in wanted.left_out(best):
+        typer.echo(f"warning: --to {wanted.name} leaves to you: {one}", err=True)

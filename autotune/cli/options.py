@@ -149,6 +149,10 @@ ShareOption = Annotated[
         help="Go on although another run trains on this machine; the answer then says so.",
     ),
 ]
+ForceOption = Annotated[
+    bool,
+    typer.Option("--force", help="Take a file that isn't for this machine, or is unconfirmed."),
+]
 OutputOption = Annotated[
     str | None,
     typer.Option(

@@ -41,7 +41,7 @@ def _lines(best: BestConfiguration) -> Iterator[str]:
     if unused := unused_variables(best):
         yield f"unset {' '.join(unused)}"
     yield ""
-    yield from _threads(best.target.ranks_per_node)
+    yield from threads(best.target.ranks_per_node)
     yield "exec env \\"
     for name, value in best.environment.items():
         yield f"  {name}={shlex.quote(value)} \\"
@@ -58,7 +58,8 @@ def _usage(target: Target) -> Iterator[str]:
     yield "MASTER_PORT is 29500 unless it is set."
 
 
-def _threads(ranks: int) -> Iterator[str]:
+def threads(ranks: int) -> Iterator[str]:
+    """Lines that give each of so many ranks its share of the cores, unless told otherwise."""
     yield comment("torchrun gives a rank one thread unless told; the trials shared out the cores.")
     yield "cores=$(nproc)"
     share = f"$((cores / {ranks} > 0 ? cores / {ranks} : 1))"

@@ -19,6 +19,11 @@ def own_variables(best: BestConfiguration) -> dict[str, str]:
     }
 
 
+def all_variables(best: BestConfiguration) -> dict[str, str]:
+    """The environment, then the AUTOTUNE_* variables."""
+    return {**best.environment, **own_variables(best)}
+
+
 def unused_variables(best: BestConfiguration) -> list[str]:
     """Names of the AUTOTUNE_* variables that don't apply here and may be left from another file."""
     used = own_variables(best)
