@@ -1,16 +1,15 @@
 """Runs a study for the command line: alone, until it ends or is interrupted, and reports."""
 
 import shlex
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from threading import Event
-from types import FrameType
 
 import typer
 
 from autotune.answers import keep_answer, shared_before
+from autotune.cli.interrupts import interruptible
 from autotune.cli.options import Format
 from autotune.cli.progress import Progress
 from autotune.cli.report import print_answer
@@ -57,7 +56,7 @@ def control(
         _introduce(study, place, notices, progress)
         before = shared_before(store, study)
         try:
-            with _interruptible(progress, cancel):
+            with interruptible(progress.say, cancel):
                 end = _run(study, place, records, progress, cancel, cold=cold)
         except KeyboardInterrupt:
             progress.say(f"interrupted at once; resume with: {resume_command}")
@@ -111,23 +110,3 @@ def _leave(end: StudyEnd, progress: Progress, resume_command: str) -> None:
 def _resume_command(study: Study, storage: str | None, *, cold: bool) -> str:
     where = f" --storage {shlex.quote(without_password(storage))}" if storage else ""
     return f"autotune resume {study.run_id}{where}{' --cold' * cold}"
-
-
-@contextmanager
-def _interruptible(progress: Progress, cancel: Event) -> Iterator[None]:
-    """The first Ctrl-C, TERM or hang-up ends the study cleanly; the second one at once."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        del frame
-        if cancel.is_set():
-            raise KeyboardInterrupt
-        cancel.set()
-        progress.say(f"{signal.Signals(number).name}: ending the running trial …")
-
-    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, stop) for number in caught}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

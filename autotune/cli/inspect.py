@@ -12,6 +12,7 @@ from autotune.cli.documents import (
     trial_document,
     unreadable_document,
 )
+from autotune.cli.near import Wanted, near_misses
 from autotune.cli.options import (
     BatchOption,
     Format,
@@ -127,23 +128,15 @@ def _find(
     """The newest answer that fits. Raises UserError naming what there is instead."""
     broken: list[UnreadableError] = []
     every = store.bests(broken.append)
-    fitting = [
-        best
-        for best in every
-        if best.target.instance == instance
-        and best.target.workload == workload
-        and nproc in (None, best.target.ranks_per_node)
-        and global_batch in (None, best.target.global_batch)
-    ]
+    wanted = Wanted(
+        instance=instance, workload=workload, ranks_per_node=nproc, global_batch=global_batch
+    )
+    fitting = [best for best in every if not wanted.obstacles(best.target)]
     _tell(broken)
     if fitting:
         return max(fitting, key=lambda best: best.created_at)
-    known = "; ".join(best.target.describe() for best in every) or "nothing yet"
-    wanted = [f"{workload} on {instance}"]
-    wanted += [f"{nproc} ranks"] if nproc is not None else []
-    wanted += [f"global batch {global_batch}"] if global_batch is not None else []
     raise UserError(
-        f"no stored answer for {', '.join(wanted)}; the store has: {known}",
+        f"no stored answer for {wanted.describe()}; {near_misses(wanted, every)}",
         hint="make one with: autotune run --instance … --workload …",
     )
 

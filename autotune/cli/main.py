@@ -6,7 +6,7 @@ import sys
 import typer
 
 from autotune import __version__
-from autotune.cli import catalogue, diagnose, export, inspect, knobs, run
+from autotune.cli import catalogue, diagnose, diff, export, inspect, knobs, run, verify
 from autotune.errors import AutotuneError, UserError
 
 EXIT_FAILED = 1
@@ -25,6 +25,8 @@ app.command("runs")(inspect.runs)
 app.command("show")(inspect.show)
 app.command("best")(inspect.best)
 app.command("export")(export.export)
+app.command("verify")(verify.verify)
+app.command("diff")(diff.diff)
 app.command("knobs")(knobs.knobs)
 app.command("diagnose")(diagnose.diagnose_logs)
 app.command("instances")(catalogue.instances)

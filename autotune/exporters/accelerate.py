@@ -37,6 +37,11 @@ class AccelerateExporter(Exporter):
 
 def check_sharding(best: BestConfiguration, to: str) -> None:
     """Raises FieldError for what Accelerate's FSDP2 has no value for."""
+    if best.settings.strategy.is_fsdp and best.evidence.device is DeviceKind.CPU:
+        raise FieldError(
+            "settings.parallelism.strategy", best.settings.strategy.value,
+            f"can't be exported --to {to}: on CPUs Accelerate takes DDP in its place",
+        )  # fmt: skip
     reshard = best.settings.reshard_after_forward
     if best.settings.strategy.is_fsdp and not isinstance(reshard, bool):
         raise FieldError(
@@ -70,6 +75,8 @@ def _usage(best: BestConfiguration) -> Iterator[str]:
     yield "Use it: accelerate launch --config_file FILE train.py [arguments]"
     yield f"The batch is the script's: {best.settings.micro_batch} samples a rank; for accumulation"
     yield f"set ACCELERATE_GRADIENT_ACCUMULATION_STEPS={steps}, which Accelerator() reads."
+    if best.evidence.device is DeviceKind.CPU:
+        yield "On a CPU: ACCELERATE_USE_CPU=true accelerate launch ..., or it starts one rank only."
     if best.target.nodes > 1:
         yield "On each node: --machine_rank N --main_process_ip ADDRESS --main_process_port PORT"
     if best.settings.strategy.is_fsdp:
@@ -79,13 +86,12 @@ def _usage(best: BestConfiguration) -> Iterator[str]:
 
 def _document(best: BestConfiguration) -> dict[str, Any]:
     settings, target = best.settings, best.target
-    is_cpu = best.evidence.device is DeviceKind.CPU
-    kind = "FSDP" if settings.strategy.is_fsdp else "MULTI_CPU" if is_cpu else "MULTI_GPU"
     document: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
-        "distributed_type": kind,
+        # MULTI_CPU would start one rank, unless MPI is there.
+        "distributed_type": "FSDP" if settings.strategy.is_fsdp else "MULTI_GPU",
         "mixed_precision": _PRECISION[computes_in(best)],
-        "use_cpu": is_cpu and not settings.strategy.is_fsdp,
+        "use_cpu": False,
         "num_machines": target.nodes,
         "num_processes": target.ranks,
         "machine_rank": 0,

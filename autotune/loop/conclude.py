@@ -99,7 +99,7 @@ def _from_rounds(
         return _keep(plan, "no finalist worked each time it was launched again")
     intervals = ratios(baseline, rates)
     shown = [arm for arm in rates if intervals[arm].low > 1]
-    faults = {arm: _unfit(rounds[arm], rounds[plan.baseline], device) for arm in shown}
+    faults = {arm: unfit(rounds[arm], rounds[plan.baseline], device) for arm in shown}
     fit = [arm for arm in shown if not faults[arm]]
     if fit:
         winner = _winner(fit, rates)
@@ -138,7 +138,8 @@ def _winner(arms: Sequence[Candidate], rates: Mapping[Candidate, Sequence[float]
     return chosen
 
 
-def _unfit(arm: Sequence[Timings], baseline: Sequence[Timings], device: DeviceKind) -> str:
+def unfit(arm: Sequence[Timings], baseline: Sequence[Timings], device: DeviceKind) -> str:
+    """Why a faster arm can't be taken, as a clause; empty if it can."""
     steadiness = min(score(measurement).stability for measurement in arm)
     if steadiness < MIN_STABILITY:
         return f"it is not steady (stability {steadiness:.2f}, needs {MIN_STABILITY})"

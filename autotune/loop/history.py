@@ -1,15 +1,21 @@
 """What the stored trials of a study say: pure questions over a list of trials."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
 from autotune.model import Reading, Trial
-from autotune.scoring.score import score
+from autotune.scoring.score import Score, score
 
 
 def reading(trials: Iterable[Trial]) -> Reading | None:
     """Throughput over the completed ones of `trials`, which are launches of one candidate."""
-    scores = [score(trial.measurement) for trial in trials if trial.scored and trial.measurement]
+    return reading_of(
+        [score(trial.measurement) for trial in trials if trial.scored and trial.measurement]
+    )
+
+
+def reading_of(scores: Sequence[Score]) -> Reading | None:
+    """Throughput over launches of one candidate; None if there are none."""
     if not scores:
         return None
     rates = [one.samples_per_second for one in scores]

@@ -117,10 +117,6 @@ def test_accelerate_reads_its_file(tmp_path: Path) -> None:
     assert config.fsdp_config["fsdp_version"] == 2
     assert config.fsdp_config["fsdp_reshard_after_forward"] is True
     assert config.parallelism_config["parallelism_config_dp_shard_size"] == 8
-    path.write_text(export("accelerate", best_here()), encoding="utf-8")
-    config = config_args.load_config_from_file(str(path))
-    assert (config.distributed_type, config.use_cpu) == ("MULTI_CPU", True)
-    assert config.mixed_precision == "no"
 
 
 def test_accelerate_refuses_what_it_has_no_value_for() -> None:
@@ -128,6 +124,8 @@ def test_accelerate_refuses_what_it_has_no_value_for() -> None:
     assert "checkpoints every block or none" in refusal("accelerate", best_on_p4d(half))
     some = FULL | {"reshard_after_forward": 8}
     assert "true or false only" in refusal("accelerate", best_on_p4d(some))
+    for to in ("accelerate", "hf"):
+        assert "on CPUs Accelerate takes DDP in its place" in refusal(to, best_here(FULL))
     left_out = exporter("accelerate").left_out(best_on_p4d(FULL))
     assert any(one.startswith("reduce_dtype=float32: Accelerate reduces") for one in left_out)
 
@@ -138,9 +136,9 @@ def test_transformers_reads_its_arguments(tmp_path: Path) -> None:
     pytest.importorskip("accelerate")
     if importlib.util.find_spec("transformers") is None:
         pytest.skip("needs transformers")
-    sharded = FULL | {"activation_checkpointing": "every_block"}
+    sharded = FULL | {"activation_checkpointing": "every_block", "compute_dtype": "float32"}
     replicated = {"bucket_cap_mb": 50, "activation_checkpointing": "every_block"}
-    (tmp_path / "full.json").write_text(export("hf", best_here(sharded)))
+    (tmp_path / "full.json").write_text(export("hf", best_on_p4d(sharded)))
     (tmp_path / "ddp.json").write_text(export("hf", best_here(replicated)))
     program = (
         "import json\nfrom transformers import HfArgumentParser, TrainingArguments\n"
@@ -156,7 +154,7 @@ def test_transformers_reads_its_arguments(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     full, ddp = (json.loads(line) for line in done.stdout.splitlines())
     assert ddp[:5] == [4, 2, False, 50, True]
-    assert full[:3] == [4, 2, False]
+    assert full[:3] == [8, 2, False]
     assert full[5]["fsdp_version"] == 2
     assert full[5]["reshard_after_forward"] is True
     assert full[5]["activation_checkpointing"] is True

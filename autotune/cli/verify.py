@@ -1,0 +1,156 @@
+"""`autotune verify`: whether a saved configuration still holds on this machine."""
+
+import os
+import tempfile
+from pathlib import Path
+from threading import Event
+from typing import Annotated
+
+import typer
+
+from autotune.cli.interrupts import interruptible
+from autotune.cli.options import ColdOption, Format, FormatOption, ShareOption
+from autotune.cli.render import out, print_json, rate_text, ratio_text
+from autotune.errors import UserError
+from autotune.executors.base import LaunchEnd
+from autotune.executors.local import LocalExecutor
+from autotune.exporters.document import read, to_yaml
+from autotune.exporters.files import check_writable, write_atomically
+from autotune.exporters.fingerprint import changes, misfit
+from autotune.loop.verify import Arm, Verification, Verified, Verifier, restamped
+from autotune.machine_lock import machine_use
+from autotune.machines import LOCAL, Place, find_place
+from autotune.model import BestConfiguration, Conclusion, encode
+from autotune.request import Spaces
+from autotune.scoring.design import MAX_ROUNDS, MIN_ROUNDS
+from autotune.scoring.score import score
+from autotune.space.environment import holding
+from autotune.space.facts import Facts
+from autotune.space.space import Space
+
+EXIT_NO_LONGER_HOLDS = 4
+EXIT_NOT_KNOWN = 5
+EXIT_INTERRUPTED = 130
+_CODES = {
+    Verification.HOLDS: 0,
+    Verification.NO_LONGER_HOLDS: EXIT_NO_LONGER_HOLDS,
+    Verification.NOT_KNOWN: EXIT_NOT_KNOWN,
+}
+_SENTENCES = {
+    Verification.HOLDS: "It still holds.",
+    Verification.NO_LONGER_HOLDS: "It no longer holds.",
+    Verification.NOT_KNOWN: "Whether it still holds is not known.",
+}
+
+
+def verify(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A YAML file that 'autotune run' saved.")
+    ],
+    rounds: Annotated[
+        int,
+        typer.Option(
+            "--rounds", min=MIN_ROUNDS, max=MAX_ROUNDS, help="Launches of each of the two."
+        ),
+    ] = MIN_ROUNDS,
+    update: Annotated[
+        bool,
+        typer.Option("--update", help="If it holds, write what was measured into the file."),
+    ] = False,
+    format_: FormatOption = Format.TABLE,
+    cold: ColdOption = False,
+    share_machine: ShareOption = False,
+) -> None:
+    """Launch a saved configuration and its baseline again, in turns, on this machine.
+
+    Exit codes: 0 it still holds, 4 it no longer holds, 5 not known, 2 usage, 130 interrupted.
+    """
+    best = read(file)
+    place = _place(best, file)
+    if update:
+        check_writable(file)
+    facts, baseline = _baseline(best, place)
+    for change in changes(best, place.machine, place.links, {}):
+        typer.echo(f"notice: {change}", err=True)
+    cancel = Event()
+    with (
+        machine_use(share=share_machine),
+        tempfile.TemporaryDirectory(prefix="autotune-verify-") as folder,
+        interruptible(lambda text: typer.echo(text, err=True), cancel),
+        LocalExecutor(machine=place.machine, cold=cold) as executor,
+    ):
+        found = Verifier(
+            best=best, baseline=baseline, executor=executor, folder=Path(folder), rounds=rounds,
+            cancel=cancel, on_launch=_say,
+        ).run()  # fmt: skip
+    if cancel.is_set():
+        raise typer.Exit(EXIT_INTERRUPTED)
+    is_updated = update and found.verification is Verification.HOLDS
+    if is_updated:
+        write_atomically(file, to_yaml(restamped(best, found, facts)))
+    _print(found, best, file if is_updated else None, format_)
+    raise typer.Exit(_CODES[found.verification])
+
+
+def _place(best: BestConfiguration, file: Path) -> Place:
+    """The machine this runs on, if `best` is for it. Raises UserError."""
+    if best.conclusion is Conclusion.KEEP_DEFAULTS:
+        raise UserError(
+            f"{file}: says to keep the defaults, so there is nothing to compare them with",
+            hint="look for something better with: autotune run",
+        )
+    here = find_place(LOCAL)
+    if difference := misfit(best, here.machine):
+        raise UserError(
+            f"{file}: {difference}", hint="verify it on such a machine, or run a study here"
+        )
+    name = best.target.instance
+    return here if name == here.machine.instance else find_place(name)
+
+
+def _baseline(best: BestConfiguration, place: Place) -> tuple[Facts, Arm]:
+    """The defaults with what the study's user held, as the study had them."""
+    knobs = Spaces().knobs()
+    facts = place.facts(best.target, environment=holding(knobs, os.environ))
+    space = Space(knobs, facts, pinned=best.evidence.pinned, allow_lossy=True)
+    candidate = space.baseline()
+    arm = Arm(
+        name="baseline",
+        settings=space.settings(candidate),
+        environment=space.environment(candidate),
+    )
+    return facts, arm
+
+
+def _say(number: int, arm: str, end: LaunchEnd) -> None:
+    rate = f"{score(end.measurement).samples_per_second:,.1f} samples/s" if end.measurement else ""
+    typer.echo(f"round {number + 1}  {arm:8}  {rate or end.outcome.value}", err=True)
+
+
+def _print(found: Verified, best: BestConfiguration, updated: Path | None, format_: Format) -> None:
+    then = best.evidence.ratio
+    if format_ is Format.JSON:
+        print_json(
+            {
+                "verification": found.verification.value,
+                "reason": found.reason,
+                "then": encode(then),
+                "now": encode(found.ratio),
+                "baseline": encode(found.reading("baseline")),
+                "winner": encode(found.reading("winner")),
+                "updated": None if updated is None else str(updated),
+            }
+        )
+        return
+    console = out()
+    console.print(_SENTENCES[found.verification], markup=False)
+    console.print(f"  because    {found.reason}", markup=False)
+    for name in ("baseline", "winner"):
+        if (reading := found.reading(name)) is not None:
+            console.print(f"  {name:10} {rate_text(reading)}", markup=False)
+    if found.ratio is not None:
+        console.print(f"  gain now   {ratio_text(found.ratio)}", markup=False)
+    if then is not None:
+        console.print(f"  gain then  {ratio_text(then)}", markup=False)
+    if updated is not None:
+        console.print(f"  updated    {updated}", markup=False)
