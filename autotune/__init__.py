@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from autotune.errors import AutotuneError, FieldError, UserError
     from autotune.model import BestConfiguration, ShardingStrategy, Target, TrainingSettings
     from autotune.trainers.accumulation import Accumulation
+    from autotune.trainers.batches import batches_of
+    from autotune.trainers.workload import Context, Workload
 
 __version__ = "0.1.0"
 
@@ -25,11 +27,14 @@ _PLACES = {
     "AutotuneError": "autotune.errors",
     "BestConfiguration": "autotune.model",
     "Configuration": "autotune.apply.configuration",
+    "Context": "autotune.trainers.workload",
     "FieldError": "autotune.errors",
     "ShardingStrategy": "autotune.model",
     "Target": "autotune.model",
     "TrainingSettings": "autotune.model",
     "UserError": "autotune.errors",
+    "Workload": "autotune.trainers.workload",
+    "batches_of": "autotune.trainers.batches",
     "load": "autotune.apply.configuration",
 }
 """Where each public name is, to be imported when it is asked for."""
@@ -39,12 +44,15 @@ __all__ = [
     "AutotuneError",
     "BestConfiguration",
     "Configuration",
+    "Context",
     "FieldError",
     "ShardingStrategy",
     "Target",
     "TrainingSettings",
     "UserError",
+    "Workload",
     "__version__",
+    "batches_of",
     "load",
 ]
 

@@ -59,6 +59,7 @@ def build_spec(request: Request, target: Target, space: Space, place: Place) -> 
         landscape_text=request.landscape.text if request.landscape else "",
         window_s=request.window_s,
         search=request.strategy,
+        own_workload=request.own_workload,
         output=str(request.output) if request.output else None,
     )
 
@@ -124,7 +125,8 @@ def runner(
         study=study,
         space=space,
         strategy=build_strategy(study.spec.search, space, study.spec.seed),
-        executor=simulated or LocalExecutor(machine=place.machine, cold=cold),
+        executor=simulated
+        or LocalExecutor(machine=place.machine, cold=cold, workload=study.spec.own_workload),
         clock=simulated.clock if simulated else time.monotonic,
         store=store,
         folder=run_folder(study.run_id),
@@ -143,12 +145,17 @@ def _space_of(study: Study, place: Place, environment: Mapping[str, str]) -> Spa
             f"{place.machine.instance}: its trials can't be compared with new ones",
             hint="resume it on the machine it was made on, or start a new run here",
         )
+    if spec.own_workload is not None and (changed := spec.own_workload.changed()):
+        raise UserError(
+            f"run {study.run_id}: {changed}; its trials can't be compared with new ones",
+            hint="put the file back as it was, or start a new run",
+        )
     spaces = Spaces(name=spec.space, text=spec.space_text)
     knobs = spaces.knobs()
     _check_environment(study, holding(knobs, environment))
     return Space(
         knobs,
-        place.facts(spec.target, environment=spec.environment),
+        place.facts(spec.target, workload=spec.own_workload, environment=spec.environment),
         pinned=spec.pinned,
         only=spec.only,
         searched=spaces.searched,

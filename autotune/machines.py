@@ -8,7 +8,7 @@ from autotune.executors.ec2_metadata import instance_type
 from autotune.executors.host import describe_machine
 from autotune.executors.host_links import find_links
 from autotune.executors.landscapes import CPU, LandscapeSource
-from autotune.model import GIB, SIMULATED, Machine, Target
+from autotune.model import GIB, SIMULATED, Machine, Target, UserWorkload
 from autotune.space.facts import Facts, Links
 from autotune.space.instances import (
     InstanceType,
@@ -37,13 +37,14 @@ class Place:
         self,
         target: Target,
         *,
+        workload: UserWorkload | None = None,
         assumed: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Facts:
         """What conditions and rules may ask for. Raises FieldError for wrong assumptions."""
         return Facts.of(
-            self.machine, target, instance=self.instance, links=self.links, assumed=assumed,
-            environment=environment,
+            self.machine, target, workload=workload, instance=self.instance, links=self.links,
+            assumed=assumed, environment=environment,
         )  # fmt: skip
 
 

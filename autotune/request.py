@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autotune.budget import Budget
-from autotune.errors import FieldError, closest
+from autotune.errors import ABSENT, FieldError, closest
 from autotune.executors.landscapes import LandscapeSource
 from autotune.machines import LOCAL, Place
-from autotune.model import KnobValue, Machine, StudySpec, Target, preset
+from autotune.model import KnobValue, Machine, StudySpec, Target, UserWorkload, preset
 from autotune.space.catalogue import load_knobs
 from autotune.space.environment import holding, named, notices
 from autotune.space.knob import Knob, Searched
@@ -55,6 +55,8 @@ class Request:
 
     instance: str = LOCAL
     workload: str = "tiny"
+    own_workload: UserWorkload | None = None
+    """What `workload` builds, if it isn't built in."""
     nproc: int | None = None
     global_batch: int | None = None
     budget: Budget = field(default_factory=Budget)
@@ -86,15 +88,13 @@ class Request:
 
 def build_target(request: Request, machine: Machine) -> Target:
     """What the study is for. Raises FieldError for an unknown workload or too many ranks."""
-    workload = preset(request.workload)
+    workload = request.own_workload or preset(request.workload)
     return Target(
         instance=machine.instance,
         nodes=_nodes(request.assumed),
         ranks_per_node=_ranks(request.nproc, machine),
         workload=workload.name,
-        global_batch=(
-            workload.global_batch if request.global_batch is None else request.global_batch
-        ),
+        global_batch=_global_batch(request, workload.global_batch),
     )
 
 
@@ -104,7 +104,12 @@ def build_space(request: Request, place: Place, target: Target) -> Space:
     environment = holding(knobs, request.environment)
     return Space(
         knobs,
-        place.facts(target, assumed=request.assumed, environment=environment),
+        place.facts(
+            target,
+            workload=request.own_workload,
+            assumed=request.assumed,
+            environment=environment,
+        ),
         pinned=_parse_pins(request.pinned, knobs),
         only=[named(name, knobs, "--only").knob.name for name in request.only],
         searched=request.space.searched,
@@ -129,6 +134,17 @@ def _ranks(nproc: int | None, machine: Machine) -> int:
             "--nproc", nproc, f"has to be from 1 to {most}, the number of {what} of this machine"
         )
     return nproc
+
+
+def _global_batch(request: Request, default: int | None) -> int:
+    if request.global_batch is not None:
+        return request.global_batch
+    if default is None:
+        raise FieldError(
+            "--global-batch", ABSENT, f"has to be given: {request.workload} names no default",
+            hint="or return Workload(global_batch=...) from the function",
+        )  # fmt: skip
+    return default
 
 
 def _nodes(assumed: Mapping[str, str]) -> int:

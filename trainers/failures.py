@@ -7,6 +7,7 @@ import torch
 
 from autotune.errors import AutotuneError, FieldError
 from autotune.model.protocol import Failed, FailureKind
+from autotune.trainers.user_code import user_line
 
 
 class RankError(AutotuneError):
@@ -66,11 +67,12 @@ def kind_of(error: BaseException) -> FailureKind:
 
 
 def failed(rank: int, error: BaseException) -> Failed:
-    """The message that tells the launcher about `error`."""
+    """The message that tells the launcher about `error`, with the user's line it comes from."""
+    line = user_line(error)
     return Failed(
         rank=rank,
         kind=kind_of(error),
         exception=type(error).__name__,
-        message=str(error),
+        message=f"{error} ({line})" if line else str(error),
         traceback="".join(traceback.format_exception(error)),
     )

@@ -35,7 +35,8 @@ def shard(layers: Layers, settings: TrainingSettings, device: torch.device) -> n
             mp_policy=precision,
         )
     # The root's parameters are needed again first thing in backward; PyTorch's default keeps them.
-    fully_shard(layers.model, mesh=mesh, mp_policy=precision)
+    reshard_root = None if groups else settings.reshard_after_forward
+    fully_shard(layers.model, mesh=mesh, mp_policy=precision, reshard_after_forward=reshard_root)
     _prefetch([_fsdp(group[0]) for group in groups], settings)
     for module in fsdp_modules(layers.model):
         module.set_force_sum_reduction_for_comms(settings.force_sum_reduction)

@@ -1,5 +1,7 @@
 """Which floating-point formats a trial computes and reduces in."""
 
+from dataclasses import replace
+
 import torch
 
 from autotune.model import BFLOAT16_FROM, Dtype, TrainingSettings
@@ -11,6 +13,14 @@ def compute_dtype(settings: TrainingSettings, device: torch.device) -> torch.dty
     """The format of matrix products: bfloat16 where a GPU has it, else float32, unless asked."""
     default = torch.bfloat16 if _has_bfloat16(device) else torch.float32
     return _TYPES.get(settings.compute_dtype, default)
+
+
+def with_own_dtype(settings: TrainingSettings, dtype: torch.dtype | None) -> TrainingSettings:
+    """`settings` with the workload's own format of matrix products where they name none."""
+    if dtype is None or settings.compute_dtype is not Dtype.DEFAULT:
+        return settings
+    named = {torch_type: name for name, torch_type in _TYPES.items()}
+    return replace(settings, compute_dtype=named[dtype])
 
 
 def _has_bfloat16(device: torch.device) -> bool:

@@ -12,10 +12,12 @@ MODULES = (
 )
 
 
-def preload() -> None:
-    """Once, before the first rank is forked."""
+def preload(module: str = "", folder: str = "") -> None:
+    """Once, before the first rank is forked; `module` is the user's own, found in `folder`."""
     for name in MODULES:
         importlib.import_module(name)
     # Not imported at the top: a bare warm parent imports this module, and not torch.
     torch, text = map(importlib.import_module, ("torch", "autotune.trainers.text"))
     text.corpus(torch.device("cpu"))
+    if module:
+        importlib.import_module("autotune.trainers.sources").import_user_module(module, folder)

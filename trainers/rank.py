@@ -35,11 +35,13 @@ from autotune.trainers.communication import communication_share
 from autotune.trainers.failures import RankError, failed
 from autotune.trainers.measure import Recording, gather, measure
 from autotune.trainers.parallelize import parallelize
+from autotune.trainers.precision import with_own_dtype
 from autotune.trainers.rendezvous import Place, device_of, join
+from autotune.trainers.sources import build
 from autotune.trainers.step import Trainer
 from autotune.trainers.uptake import nccl_facts, read_nccl_log, start_nccl_log, uptake
 from autotune.trainers.versions import versions as versions_on
-from autotune.trainers.workload import build
+from autotune.trainers.workload import Context
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
@@ -68,9 +70,11 @@ def run(spec: TrialSpec, folder: Path, place: Place, channel: Channel) -> NoRetu
     join(spec, place, device, versions)
     channel.send(Started(rank=place.rank, pid=os.getpid(), host=socket.gethostname()))
 
-    workload = build(spec.workload, spec.seed, device)
-    model = parallelize(workload, spec.settings, device)
-    trainer = Trainer(workload, model, spec.settings, place.rank, device)
+    context = Context(device=device, seed=spec.seed, rank=place.rank, ranks=place.ranks)
+    workload = build(spec.workload, spec.workload_folder, context)
+    settings = with_own_dtype(spec.settings, workload.dtype)
+    model = parallelize(workload, settings, device)
+    trainer = Trainer(workload, model, settings, place.rank, device)
     forget_build_memory(device)
     build_s = process.seconds_since_start()
 

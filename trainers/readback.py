@@ -64,11 +64,11 @@ def _blocks(trainer: Trainer) -> dict[str, KnobValue]:
         which = ActivationCheckpointing.NONE
     elif count == len(blocks):
         which = ActivationCheckpointing.EVERY_BLOCK
-    compiled = all(getattr(block, "_compiled_call_impl", None) is not None for block in blocks)
+    compiled = [getattr(block, "_compiled_call_impl", None) is not None for block in blocks]
     return {
         "activation_checkpointing": which.value,
         "checkpointed_blocks": count,
-        "compile": compiled,
+        "compile": bool(compiled) and all(compiled),
     }
 
 

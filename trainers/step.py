@@ -54,14 +54,15 @@ class Trainer:
         return loss, norm
 
     def _note_resharding(self) -> None:
-        if isinstance(self.model, FSDPModule) and self.settings.accumulation_steps > 1:
+        blocks = self.workload.blocks
+        if blocks and isinstance(self.model, FSDPModule) and self.settings.accumulation_steps > 1:
             # FSDP2 registers plain tensors for as long as parameters are gathered.
-            parameter = next(self.workload.blocks[0].parameters())
+            parameter = next(blocks[0].parameters())
             self.reshards_after_backward = isinstance(parameter, DTensor)
 
     def _micro_batch(self, index: int) -> Tensor:
         size = self.settings.micro_batch
         batch = self.workload.batch(self.steps_done, self._first + index * size, size)
         loss = self.accumulation.backward(lambda: self.workload.loss(self.model, batch))
-        self.samples_done += len(batch.tokens)
+        self.samples_done += size
         return loss

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from autotune.model import Form, TransformerConfig, preset
+from autotune.model import Form, TransformerConfig
 from autotune.trainers import text
 from autotune.trainers.transformer import transformer_on
 
@@ -29,22 +30,39 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Context:
+    """What a workload is built for: one rank of a trial."""
+
+    device: torch.device
+    """Where the model and its batches have to lie."""
+    seed: int
+    """Of weights and samples, the same on all ranks and in all trials of a study."""
+    rank: int = 0
+    ranks: int = 1
+    """Data-parallel ranks of the trial."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Workload:
     """All a trial needs to know of what it trains."""
 
     model: nn.Module
-    blocks: Sequence[nn.Module]
-    """The modules that are sharded and checkpointed one by one."""
-    batch: Callable[[int, int, int], Batch]
-    """(step, first, count) to the samples first to first + count of the step's global batch."""
-    loss: Callable[[nn.Module, Batch], Tensor]
-    """Forward through the given module, which may be wrapped; the mean over the samples."""
+    """Not wrapped, in float32, with the same weights on all ranks."""
+    batch: Callable[[int, int, int], Any]
+    """(step, first, count) to the samples first to first + count of the step's global batch, on the
+    context's device. The same samples whichever rank asks: else losses can't be compared."""
+    loss: Callable[[nn.Module, Any], Tensor]
+    """(model, batch) to the mean loss over the batch's samples, a scalar. It has to call the given
+    module, which may be wrapped; backward is not its job."""
     optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
-
-
-def build(name: str, seed: int, device: torch.device) -> Workload:
-    """The built-in workload called `name`. Raises FieldError if there is none."""
-    return transformer_workload(preset(name), seed, device)
+    blocks: Sequence[nn.Module] = ()
+    """The modules that are sharded and checkpointed one by one. Empty: those of the class that
+    repeats and holds most of the parameters."""
+    global_batch: int | None = None
+    """Samples per optimizer step when the user names none."""
+    dtype: torch.dtype | None = None
+    """Format of matrix products, torch.float32 or torch.bfloat16. None: bfloat16 on GPUs that have
+    it, else float32."""
 
 
 def transformer_workload(config: TransformerConfig, seed: int, device: torch.device) -> Workload:

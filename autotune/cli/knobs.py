@@ -30,6 +30,7 @@ from autotune.request import Request, Spaces, all_notices, build_space, build_ta
 from autotune.space.knob import Effect
 from autotune.space.space import Space
 from autotune.space.view import KnobView, view
+from autotune.user_workload import find_user_workload
 
 _ORDER = list(Effect)
 
@@ -72,6 +73,7 @@ def knobs(
     request = Request(
         instance=instance,
         workload=workload,
+        own_workload=find_user_workload(workload),
         nproc=nproc,
         global_batch=global_batch,
         pinned=pins,

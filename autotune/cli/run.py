@@ -42,6 +42,7 @@ from autotune.machines import LOCAL, find_place, simulated_place
 from autotune.model import StudySpec, StudyStatus
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
 from autotune.storage import default_url, open_store
+from autotune.user_workload import find_user_workload
 from autotune.yaml_reader import read_yaml
 
 
@@ -108,6 +109,7 @@ def run(
     request = Request(
         instance=instance or LOCAL,
         workload=workload,
+        own_workload=find_user_workload(workload),
         nproc=nproc,
         global_batch=global_batch,
         budget=Budget() if budget is None else Budget.parse(budget),

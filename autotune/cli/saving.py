@@ -1,5 +1,6 @@
 """Where an answer is written to, and what stays there."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,8 +47,9 @@ def check_output(study: Study) -> None:
 
 def default_output(target: Target) -> Path:
     """Where the YAML for `target` is saved when the user names no file."""
+    workload = re.sub(r"[^\w.-]+", "-", target.workload)
     return Path("best") / (
-        f"{target.instance}-{target.workload}-n{target.nodes}x{target.ranks_per_node}"
+        f"{target.instance}-{workload}-n{target.nodes}x{target.ranks_per_node}"
         f"-b{target.global_batch}.yaml"
     )
 

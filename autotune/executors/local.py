@@ -28,7 +28,7 @@ from autotune.executors.rank_process import Rank, RankCommand, end_all, family_o
 from autotune.executors.rank_starter import RankStarter
 from autotune.executors.scratch import Scratch
 from autotune.executors.watch import Limits, Watch
-from autotune.model import DeviceKind, Machine, Outcome, encode
+from autotune.model import DeviceKind, Machine, Outcome, UserWorkload, encode
 
 RANK_COMMAND = (sys.executable, "-m", "autotune.trainers.rank")
 _ROOT = Path("/")
@@ -44,17 +44,20 @@ class LocalExecutor(Executor):
         rank_command: Sequence[str] = RANK_COMMAND,
         limits: Limits | None = None,
         cold: bool = False,
+        workload: UserWorkload | None = None,
         starter: RankStarter | None = None,
     ) -> None:
         """`machine` is what this machine is, if that is known already.
 
         `rank_command` gets the path of the spec as its last argument. Of `limits`, the time limit
         is each launch's own. `cold`: every rank is a fresh interpreter, which takes seconds more.
+        `workload` is the user's own, if it isn't built in.
         """
         self._rank_command = tuple(rank_command)
         self._machine = machine
         self._limits = limits or Limits()
-        self._starter = starter or RankStarter(cold=cold)
+        self._workload = workload
+        self._starter = starter or RankStarter(cold=cold, workload=workload)
         self._quarantine = Quarantine()
 
     def __enter__(self) -> Self:
@@ -76,6 +79,9 @@ class LocalExecutor(Executor):
             return LaunchEnd(outcome=Outcome.CANCELLED, reason=reason)
         if held := self._quarantine.reason():
             return LaunchEnd(outcome=Outcome.ENVIRONMENT, reason=held)
+        if self._workload is not None and (changed := self._workload.changed()):
+            reason = f"{changed}: trials before and after can't be compared; start a new run"
+            return LaunchEnd(outcome=Outcome.ENVIRONMENT, reason=reason)
         with ExitStack() as stack:
             channels = Channels()
             stack.callback(channels.close)

@@ -10,6 +10,7 @@ from autotune.executors.rank_environment import ALWAYS, start_environment
 from autotune.executors.rank_process import Rank, RankCommand, RankProcess
 from autotune.executors.warden import Warden
 from autotune.executors.warm_process import WarmParentError, WarmProcess
+from autotune.model import UserWorkload
 
 RANK_PROGRAM = ("-m", "autotune.trainers.rank")
 MAX_FAILURES = 3
@@ -20,11 +21,17 @@ _LOG = logging.getLogger(__name__)
 class RankStarter:
     """Keeps one warm parent, as it has to be for the ranks that are asked for. Not thread-safe."""
 
-    def __init__(self, *, cold: bool = False, bare: bool = False) -> None:
-        """`cold`: always fresh interpreters; `bare`: the warm parent imports nothing."""
+    def __init__(
+        self, *, cold: bool = False, bare: bool = False, workload: UserWorkload | None = None
+    ) -> None:
+        """`cold`: always fresh interpreters; `bare`: the warm parent imports nothing.
+
+        The warm parent imports the module of `workload`, too, if it can.
+        """
         self.why_cold = "asked for" if cold else ""
         """Why ranks are fresh interpreters for good, or empty."""
         self._bare = bare
+        self._workload = workload
         self.parent: WarmProcess | None = None
         """The warm parent of today, if there is one."""
         self.warden = Warden()
@@ -40,7 +47,7 @@ class RankStarter:
             return
         self._close_parent()
         try:
-            self.parent = WarmProcess(identity[0], bare=self._bare)
+            self.parent = WarmProcess(identity[0], bare=self._bare, workload=self._workload)
         except OSError as error:
             self._give_up(str(error))
         self._identity = identity
@@ -82,6 +89,10 @@ class RankStarter:
         return None
 
     def _note(self, error: WarmParentError) -> None:
+        if error.is_final and self._workload is not None:
+            _LOG.warning("each rank imports %s by itself: %s", self._workload.module, error)
+            self._workload = None
+            return
         self._failures += 1
         if error.is_final or self._failures == MAX_FAILURES:
             self._give_up(str(error))

@@ -18,6 +18,7 @@ from typing import Any
 
 from autotune.executors.family import living_process
 from autotune.executors.rank_process import Rank, RankCommand, open_log
+from autotune.model import UserWorkload
 
 READY_LIMIT_S = 120.0
 """For importing torch from a disk that hasn't been read since the machine was started."""
@@ -43,13 +44,21 @@ class WarmParentError(Exception):
 class WarmProcess:
     """One warm parent. Not thread-safe."""
 
-    def __init__(self, environment: Mapping[str, str], *, bare: bool = False) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        *,
+        bare: bool = False,
+        workload: UserWorkload | None = None,
+    ) -> None:
         """Start it and don't wait; `environment` is what it is imported with."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         self.ready = False
         with theirs:
             arguments = [str(theirs.fileno()), str(os.getpid())] + ["--bare"] * bare
+            if workload is not None:
+                arguments += ["--workload", workload.module, workload.folder]
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "autotune.trainers.warm_parent", *arguments],
                 # NumPy's OpenBLAS starts its threads when it is imported.

@@ -135,6 +135,7 @@ class StudyRunner:
             spec=TrialSpec(
                 trial_id=f"{self.study.run_id}-{number:04d}",
                 workload=spec.target.workload,
+                workload_folder=spec.own_workload.folder if spec.own_workload else "",
                 settings=settings,
                 environment=self.space.environment(step.candidate),
                 device=self.space.facts.device,

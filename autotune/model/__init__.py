@@ -38,6 +38,7 @@ from autotune.model.trial import (
     Trial,
     TrialSpec,
 )
+from autotune.model.user_workload import UserWorkload
 from autotune.model.workload import PRESETS, Form, TransformerConfig, preset
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "Treatment",
     "Trial",
     "TrialSpec",
+    "UserWorkload",
     "Window",
     "decode",
     "encode",

@@ -8,6 +8,7 @@ from enum import StrEnum
 from autotune.errors import FieldError
 from autotune.model.candidate import KnobValue
 from autotune.model.instance import Machine
+from autotune.model.user_workload import UserWorkload
 
 SIMULATED = "simulated:"
 """How the names of machines that aren't there begin; no real instance has such a name."""
@@ -74,6 +75,8 @@ class StudySpec:
     """Length of a measured window; None is a plan's default."""
     search: str = "staged"
     """Name of the strategy."""
+    own_workload: UserWorkload | None = None
+    """What the target's workload builds, if it isn't built in."""
     output: str | None = None
     """Path of the YAML file, if not the default."""
 

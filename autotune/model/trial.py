@@ -58,6 +58,9 @@ class TrialSpec:
 
     trial_id: str
     workload: str
+    """A built-in workload's name, or what says how to build one: `my_pkg.my_module:build`."""
+    workload_folder: str = ""
+    """Where the module of `workload` is imported from, if it isn't installed."""
     settings: TrainingSettings
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the candidate; every rank checks that it really sees them."""

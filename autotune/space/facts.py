@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_type_hints
 
 from autotune.errors import FieldError
-from autotune.model import PRESETS, DeviceKind, Machine, Target, decode
+from autotune.model import PRESETS, DeviceKind, Machine, Target, UserWorkload, decode
 from autotune.space.gpus import compute_capability
 from autotune.space.instances import InstanceType, Interconnect
 from autotune.space.nccl import NcclVersion, Network
@@ -91,12 +91,13 @@ class Facts:
         machine: Machine,
         target: Target,
         *,
+        workload: UserWorkload | None = None,
         instance: InstanceType | None = None,
         links: Links | None = None,
         assumed: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> "Facts":
-        """The facts of `target` on `machine`.
+        """The facts of `target` on `machine`; `workload` is the user's own, if it isn't built in.
 
         What the catalogue's `instance` says about connections goes before what was found.
         `assumed` replaces facts by name, given as text. Raises FieldError.
@@ -117,7 +118,7 @@ class Facts:
             nics=found.nics,
             cores=machine.cores,
             numa_nodes=machine.numa_nodes,
-            blocks=PRESETS[target.workload].layers if target.workload in PRESETS else 0,
+            blocks=_blocks(target, workload),
             environment=environment or {},
         )
         if instance is not None:
@@ -139,6 +140,12 @@ ASSUMABLE = (
     "blocks",
 )  # fmt: skip
 """What a person may assume of a machine that isn't here."""
+
+
+def _blocks(target: Target, workload: UserWorkload | None) -> int:
+    if workload is not None:
+        return workload.blocks
+    return PRESETS[target.workload].layers if target.workload in PRESETS else 0
 
 
 def _capability(machine: Machine, instance: InstanceType | None) -> int:
