@@ -62,7 +62,12 @@ LandscapeOption = Annotated[
     ),
 ]
 WorkloadOption = Annotated[
-    str, typer.Option("--workload", help="What is trained: see 'autotune workloads'.")
+    str,
+    typer.Option(
+        "--workload",
+        help="What is trained: one of 'autotune workloads', MODULE:FUNCTION, hf:MODEL or "
+        "torchvision:MODEL.",
+    ),
 ]
 NprocOption = Annotated[
     int | None,
