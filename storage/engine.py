@@ -25,6 +25,16 @@ _SQLITE_HINTS = {
     sqlite3.SQLITE_READONLY: "make the file and its folder writable",
     sqlite3.SQLITE_CANTOPEN: "make the file and its folder writable",
 }
+_SERVER_LIMITS = {
+    "connect_timeout": "10",
+    # Milliseconds: a server that vanished without a word is noticed, not waited for.
+    "tcp_user_timeout": "30000",
+    # Also one that vanished after it got a question; Linux itself first asks after two hours.
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+}
+"""libpq's options, where the URL doesn't set them."""
 _LOCK_NOT_AVAILABLE = "55P03"
 _INSUFFICIENT_PRIVILEGE = "42501"
 _PASSWORD = re.compile(r"(password=)[^&]*")
@@ -34,13 +44,9 @@ def build_engine(url: URL) -> Engine:
     """Connections to `url`, made when first needed. Raises ImportError without the driver."""
     if url.get_backend_name() == "sqlite":
         return _build_sqlite(url)
-    limits = {
-        "connect_timeout": url.query.get("connect_timeout", "10"),
-        # Milliseconds: a server that vanished without a word is noticed, not waited for.
-        "tcp_user_timeout": url.query.get("tcp_user_timeout", "30000"),
-        # Without it a database of encoding SQL_ASCII, initdb's choice under LANG=C, answers bytes.
-        "client_encoding": "utf8",
-    }
+    limits = {name: url.query.get(name, value) for name, value in _SERVER_LIMITS.items()}
+    # Without it a database of encoding SQL_ASCII, initdb's choice under LANG=C, answers bytes.
+    limits["client_encoding"] = "utf8"
     engine = create_engine(
         url, connect_args=limits, pool_pre_ping=True, json_deserializer=parse_document
     )

@@ -4,13 +4,16 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
+from sqlalchemy import make_url
 
 from autotune.errors import StorageError
 from autotune.storage import open_store
+from autotune.storage.engine import build_engine
 from tests.conformance.conftest import PASSWORD
 from tests.conformance.records import a_study, a_trial, same
 from tests.conformance.test_store_migrations import execute
@@ -100,6 +103,21 @@ def test_a_lock_on_postgresql_isnt_waited_for_without_limit(
         assert "another process" in caught.value.hint
         other.rollback()
         store.add_trial(a_trial())
+
+
+@pytest.mark.postgresql
+def test_a_server_that_vanishes_is_noticed_by_limits_that_a_url_may_change(
+    new_database: NewDatabase,
+) -> None:
+    url = make_url(f"{new_database('limits')}&keepalives_idle=77")
+    engine = build_engine(url.set(drivername="postgresql+psycopg"))
+    with engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        given = driver.info.get_parameters()
+    engine.dispose()
+    assert given["keepalives_idle"] == "77"
+    assert (given["keepalives_interval"], given["keepalives_count"]) == ("5", "3")
+    assert (given["connect_timeout"], given["tcp_user_timeout"]) == ("10", "30000")
 
 
 @pytest.mark.postgresql
