@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.model import Trial
+from autotune.model import StudyStatus, Trial
 from autotune.storage import open_store
 
 AUTOTUNE = [sys.executable, "-m", "autotune"]
@@ -121,6 +121,10 @@ class Place:
     def run_ids(self) -> list[str]:
         with open_store(self.url) as store:
             return [study.run_id for study in store.studies()]
+
+    def has_finished(self) -> bool:
+        with open_store(self.url) as store:
+            return store.studies()[-1].status is StudyStatus.FINISHED
 
     def trials(self, run_id: str = "") -> list[Trial]:
         with open_store(self.url) as store:
