@@ -32,14 +32,14 @@ from autotune.cli.options import (
     names,
     output_path,
 )
-from autotune.cli.saving import check_output, default_output
+from autotune.cli.saving import check_output, default_output, output_of
 from autotune.cli.simulated import check_recorded, chosen_landscape, on_landscape
 from autotune.compose import build_spec, find_study, landscape_of, new_study
 from autotune.errors import FieldError
 from autotune.exporters.files import check_writable
 from autotune.machine_lock import machine_use
 from autotune.machines import LOCAL, find_place, simulated_place
-from autotune.model import StudySpec, StudyStatus
+from autotune.model import Study, StudySpec, StudyStatus
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
 from autotune.storage import default_url, open_store
 from autotune.user_workload import find_user_workload
@@ -168,7 +168,7 @@ def resume(
                 "RUN",
                 study.run_id,
                 "has finished: there is nothing to resume",
-                hint=f"see what it found with: autotune show {study.run_id}",
+                hint=f"see what it found with: autotune show {study.run_id}{_where(study)}",
             )
         target = study.spec.target
         if not target.is_simulated:
@@ -184,3 +184,10 @@ def resume(
         control(
             study, place, store, storage=storage, format_=format_, using=using, cold=cold
         )  # fmt: skip
+
+
+def _where(study: Study) -> str:
+    """Where the answer of a finished study is, which may have been killed before it wrote it."""
+    if study.spec.target.is_simulated:
+        return ""
+    return f"; its answer is in {output_of(study)}, and 'autotune best' prints it again"

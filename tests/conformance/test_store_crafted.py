@@ -10,9 +10,11 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from autotune.errors import StorageError, UnreadableError
 from autotune.storage import Store, open_store
+from autotune.storage.engine import build_engine
 from autotune.storage.lease import Owner
 from autotune.storage.tables import Base
 from tests.conformance.records import TARGET, a_best, a_study, a_trial
@@ -121,3 +123,21 @@ def test_what_a_file_brings_along_calls_nothing_outside_of_it(
     crafted.close()
     with open_store(sqlite_url) as store, pytest.raises(StorageError, match="unsafe use of load_"):
         store.studies()
+
+
+def test_what_views_and_triggers_may_call_is_limited(sqlite_url: str) -> None:
+    engine = build_engine(make_url(sqlite_url))
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA trusted_schema").scalar() == 0
+    engine.dispose()
+
+
+def test_a_row_without_its_key_is_left_out(sqlite_url: str, crafted: sqlite3.Connection) -> None:
+    crafted.execute("INSERT INTO studies (status) VALUES ('running')")
+    crafted.close()
+    broken: list[UnreadableError] = []
+    with open_store(sqlite_url) as store:
+        assert [study.run_id for study in store.studies(broken.append)] == ["r"]
+        with pytest.raises(UnreadableError, match="key: None is missing in a row"):
+            store.studies()
+    assert len(broken) == 1
