@@ -11,6 +11,7 @@ STUDY = (
     "--instance", "local", "--nproc", "2", "--window", "0.05s", "--strategy", "grid",
     "--share-machine", "--output", "best.yaml",
 )  # fmt: skip
+STEP_S = {"accumulation_steps=1": 0.05}
 STEPS = ("--set", "strategy=ddp", "--only", "accumulation_steps")
 
 
@@ -43,7 +44,9 @@ def test_losses_that_are_not_finite_cost_a_candidate_alone(tmp_path: Path) -> No
     """NaN from the second step on, on both ranks; infinity in the second one, on rank 1 alone."""
     faulty = Faulty(path=tmp_path)
     values = {"accumulation_steps=2": "nan", "accumulation_steps=4": "inf_on_rank_1"}
-    answer = faulty.run(*STUDY, *STEPS, "--trials", "2", chaos={"values": values}, expect=0)
+    answer = faulty.run(
+        *STUDY, *STEPS, "--trials", "2", chaos={"values": values, "step_s": STEP_S}, expect=0
+    )
     assert answer["conclusion"] == "keep_defaults"
     ends = {
         trial.settings.accumulation_steps: trial

@@ -22,8 +22,13 @@ VALUES = {
     "activation_checkpointing=every_block": "garbage",
 }
 BEST = 2
-"""Accumulation steps of the fastest candidates: the others sleep in each step."""
-SLEEPS_S = {"accumulation_steps=1": 0.1, "accumulation_steps=4": 0.1}
+"""Accumulation steps of the fastest candidates."""
+STEP_S = {
+    "accumulation_steps=1": 0.045,
+    "accumulation_steps=2": 0.030,
+    "accumulation_steps=4": 0.042,
+    "activation_checkpointing=every_second_block": 0.006,
+}
 STUDY = (
     "--instance", "local", "--nproc", "2", "--window", "0.05s", "--strategy", "grid",
     "--set", "strategy=ddp", "--only", "accumulation_steps,activation_checkpointing",
@@ -46,7 +51,7 @@ def study(faulty: Faulty, seed: int, *, faults: bool, trials: int = 15) -> dict[
     return faulty.run(
         *STUDY, "--trials", str(trials), "--seed", str(seed), "--output", "best.yaml",
         chaos={
-            "sleeps_s": SLEEPS_S, "values": VALUES, "trials": plan(seed) if faults else {},
+            "step_s": STEP_S, "values": VALUES, "trials": plan(seed) if faults else {},
         },
         expect=0,
     )  # fmt: skip

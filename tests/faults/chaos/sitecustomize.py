@@ -1,13 +1,15 @@
 """Plants faults into the real rank program of every Python that has this folder on its path.
 
 AUTOTUNE_TEST_CHAOS is a JSON object: `trials` maps a trial's number, or `*`, to a fault, `values`
-maps `SETTING=VALUE` to one, and `sleeps_s` to the seconds that each of its steps takes longer. A
-fault is a function below; it is called after each optimizer step, on every rank, and most of them
-act once the second one is done.
+maps `SETTING=VALUE` to one. With `step_s`, which maps `SETTING=VALUE` to seconds, steps seem to
+take the sum of these, and a percent more or less from trial to trial: a busy machine changes
+nothing then. A fault is a function below; it is called after each optimizer step, on every rank,
+and most of them act once the second one is done.
 """
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -15,40 +17,51 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from time import sleep
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
-STEP = "autotune.trainers.step"
 AT_STEP = 2
+CLOCK = SimpleNamespace(now_s=0.0)
 
 
 class _Hook(MetaPathFinder):
-    """Finds the module STEP as usual, and has it patched once it was executed."""
+    """Finds some modules as usual, and has them patched once they were executed."""
 
     def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
-        if name != STEP:
+        patch = PATCHES.get(name)
+        if patch is None:
             return None
         spec = PathFinder.find_spec(name, path)
         execute = spec.loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            _patch(module)
+            patch(module)
 
         spec.loader.exec_module = exec_module
         return spec
 
 
-def _patch(module: ModuleType) -> None:
+def _patch_clock(module: ModuleType) -> None:
+    if "step_s" in _chaos():
+        module.time = SimpleNamespace(perf_counter=lambda: CLOCK.now_s)
+
+
+def _chaos() -> dict[str, dict[str, object]]:
+    return json.loads(os.environ["AUTOTUNE_TEST_CHAOS"])
+
+
+def _patch_steps(module: ModuleType) -> None:
     step = module.Trainer.step
 
     def planted(trainer: object) -> object:
-        chaos = json.loads(os.environ["AUTOTUNE_TEST_CHAOS"])
+        chaos = _chaos()
         mine = [f"{name}={value}" for name, value in vars(trainer.settings).items()]
-        sleep(sum(chaos.get("sleeps_s", {}).get(key, 0) for key in mine))
         # The trial's number is in its spec's path; a forked rank has it since it was forked.
         number = str(int(Path(sys.argv[-1]).parent.name.removeprefix("trial-")))
         faults = [chaos.get("trials", {}).get(key) for key in (number, "*")]
         faults += [chaos.get("values", {}).get(key) for key in mine]
+        luck = random.Random(number).gauss(1, 0.01)
+        CLOCK.now_s += luck * sum(chaos.get("step_s", {}).get(key, 0) for key in mine)
         result = step(trainer)
         for fault in filter(None, faults):
             result = globals()[fault](trainer, result)
@@ -137,5 +150,9 @@ def inf_on_rank_1(trainer: object, result: object) -> object:
     return (loss + float("inf"), norm) if _here(trainer, 1) else result
 
 
+PATCHES = {
+    "autotune.trainers.step": _patch_steps,
+    "autotune.trainers.measure": _patch_clock,
+}
 if "AUTOTUNE_TEST_CHAOS" in os.environ:
     sys.meta_path.insert(0, _Hook())
