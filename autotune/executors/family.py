@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+_PF_KTHREAD = 0x00200000
+"""From linux/sched.h."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,8 @@ class LivingProcess:
     session: int
     started: int
     """In clock ticks since boot; with the pid, this names one process of all that there were."""
+    is_kernels: bool
+    """A thread of the kernel, of which there are thousands on large machines."""
 
 
 def living_process(pid: int) -> LivingProcess | None:
@@ -27,7 +31,10 @@ def living_process(pid: int) -> LivingProcess | None:
     # The name, in parentheses, may hold spaces and parentheses itself.
     fields = stat.rpartition(b")")[2].split()
     dead = fields[0] in (b"Z", b"X")
-    return None if dead else LivingProcess(int(fields[1]), int(fields[3]), int(fields[19]))
+    if dead:
+        return None
+    is_kernels = bool(int(fields[6]) & _PF_KTHREAD)
+    return LivingProcess(int(fields[1]), int(fields[3]), int(fields[19]), is_kernels)
 
 
 def living_processes() -> dict[int, LivingProcess]:
@@ -56,6 +63,8 @@ class Family:
         self._agents = set(agents)
         self._mark = mark.encode()
         self._known: dict[int, int] = {}
+        self.is_gone = False
+        """Nobody was found when it was looked for everywhere; who isn't there has no children."""
 
     @property
     def pids(self) -> set[int]:
@@ -67,8 +76,10 @@ class Family:
         living = living_processes()
         found = {pid for pid, process in living.items() if self._is_near(pid, process)}
         if marked and self._mark:
-            found |= {pid for pid in living.keys() - found if self._is_marked(pid)}
+            others = {pid for pid, process in living.items() if not process.is_kernels} - found
+            found |= {pid for pid in others if self._is_marked(pid)}
         found = _with_descendants(found, living)
+        self.is_gone |= marked and not found
         self._known |= {pid: living[pid].started for pid in found}
         return sorted(found)
 

@@ -121,7 +121,9 @@ def end_all(ranks: Collection[Rank], *, term_s: float, family: Family | None = N
     for rank in ours:
         rank.ended_by_us = rank.exit_status() is None
     family = family or family_of(ours)
-    left = _send_until_gone(family, signal.SIGTERM, term_s, once=True)
+    left = []
+    if not family.is_gone:
+        left = _send_until_gone(family, signal.SIGTERM, term_s, once=True)
     if left:
         left = _send_until_gone(family, signal.SIGKILL, KILL_LIMIT_S, once=False)
     for rank in ours:
