@@ -89,15 +89,18 @@ def _absent(facts: LaunchFacts) -> LaunchEnd | None:
     if why is not None:
         return _told(facts, why)
     first = waiting[0]
+    # Without variables of its own a candidate has no say in whether ranks meet.
+    met = facts.has_environment or any(end.started for end in facts.ranks)
+    outcome = Outcome.HUNG if met else Outcome.ENVIRONMENT
     message = quoted(first.failed.message) if first.failed else ""
     if silent:
         reason = (
             f"rank {silent[0].rank}{_at(silent[0].rank, facts)} took no part in a collective that "
             f"rank {first.rank} waited for: {message}"
         )
-        return _end(facts, Outcome.HUNG, cut(reason), silent[0])
+        return _end(facts, outcome, cut(reason), silent[0])
     reason = f"the ranks lost each other, rank {first.rank} first: {message}"
-    return _end(facts, Outcome.HUNG, reason, first)
+    return _end(facts, outcome, reason, first)
 
 
 def _stalled(facts: LaunchFacts) -> LaunchEnd:

@@ -303,3 +303,13 @@ def test_a_rank_that_never_started_is_told_with_where_it_was() -> None:
     ranks = (ended(0), ended(1, started=False))
     end = decide(facts(*ranks, halt=Halt.NEVER_STARTED, standings=STANDINGS))
     assert end.reason.endswith("the others: 1 (is at /home/me/data.py:7 in load)")
+
+
+@pytest.mark.parametrize(
+    ("has_environment", "outcome"), [(False, Outcome.ENVIRONMENT), (True, Outcome.HUNG)]
+)
+def test_ranks_that_wait_in_vain_before_they_have_met(
+    has_environment: bool, outcome: Outcome
+) -> None:
+    ranks = [failed(number, FailureKind.COLLECTIVE, number, started=False) for number in (0, 1)]
+    assert decide(facts(*ranks, has_environment=has_environment)).outcome is outcome
