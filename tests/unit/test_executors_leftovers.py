@@ -129,7 +129,10 @@ def test_a_port_is_seen_as_long_as_somebody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert is_listened_on(port)
-    assert not is_listened_on(port)
+        client = socket.create_connection(("127.0.0.1", port))
+        connection, _ = server.accept()
+    with client, connection:
+        assert not is_listened_on(port), "a connection to it is left, and nobody listens"
 
 
 def test_devices_are_held_as_long_as_the_process_lives() -> None:
