@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from autotune.budget import seconds
 from autotune.cli.interrupts import interruptible
 from autotune.cli.options import ColdOption, Format, FormatOption, ShareOption
 from autotune.cli.render import out, print_json, rate_text, ratio_text
@@ -17,6 +18,7 @@ from autotune.executors.local import LocalExecutor
 from autotune.exporters.document import read, to_yaml
 from autotune.exporters.files import check_writable, write_atomically
 from autotune.exporters.fingerprint import changes, misfit
+from autotune.loop.study import plans
 from autotune.loop.verify import Arm, Verification, Verified, Verifier, restamped
 from autotune.machine_lock import machine_use
 from autotune.machines import LOCAL, Place, find_place
@@ -53,6 +55,14 @@ def verify(
             "--rounds", min=MIN_ROUNDS, max=MAX_ROUNDS, help="Launches of each of the two."
         ),
     ] = MIN_ROUNDS,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            "--window",
+            metavar="DURATION",
+            help="Length of a measured window, of which a launch has five. Default: 0.5s.",
+        ),
+    ] = None,
     update: Annotated[
         bool,
         typer.Option("--update", help="If it holds, write what was measured into the file."),
@@ -65,6 +75,7 @@ def verify(
 
     Exit codes: 0 it still holds, 4 it no longer holds, 5 not known, 2 usage, 130 interrupted.
     """
+    plan, _ = plans(None if window is None else seconds(window, "--window"))
     best = read(file)
     place = _place(best, file)
     if update:
@@ -80,8 +91,8 @@ def verify(
         LocalExecutor(machine=place.machine, cold=cold) as executor,
     ):
         found = Verifier(
-            best=best, baseline=baseline, executor=executor, folder=Path(folder), rounds=rounds,
-            cancel=cancel, on_launch=_say,
+            best=best, baseline=baseline, executor=executor, folder=Path(folder),
+            rounds=rounds, plan=plan, cancel=cancel, on_launch=_say,
         ).run()  # fmt: skip
     if cancel.is_set():
         raise typer.Exit(EXIT_INTERRUPTED)

@@ -244,5 +244,5 @@ def _head_lines(best: BestConfiguration) -> Iterator[str]:
     narrowed = scope(best.evidence.pinned, best.evidence.only)
     if narrowed:
         yield comment(f"The study was narrowed: {narrowed}.")
-    yield comment("To use it: `autotune export FILE --to env` gives a file to source,")
-    yield comment("`autotune export FILE --to torchrun` a complete launch line.")
+    yield comment('To use it: autotune.load("FILE") in a training script, or')
+    yield comment("`autotune export FILE --to env|torchrun|slurm|...` for a launch.")

@@ -17,6 +17,7 @@ from autotune.model import (
     Conclusion,
     DeviceKind,
     Measurement,
+    MeasurementPlan,
     Ratio,
     Reading,
     TrainingSettings,
@@ -76,6 +77,7 @@ class Verifier:
     folder: Path
     """For the trials' own folders."""
     rounds: int
+    plan: MeasurementPlan
     cancel: Event
     on_launch: Callable[[int, str, LaunchEnd], None]
     """Told of each launch that has ended: its round from 0, and the arm's name."""
@@ -100,7 +102,7 @@ class Verifier:
         name = f"round-{number}-{arm.name}"
         spec = TrialSpec(
             trial_id=name, workload=target.workload, settings=arm.settings,
-            environment=arm.environment, device=self.best.evidence.device,
+            environment=arm.environment, device=self.best.evidence.device, plan=self.plan,
         )  # fmt: skip
         launch = Launch(
             spec=spec, nodes=target.nodes, ranks_per_node=target.ranks_per_node,

@@ -166,9 +166,9 @@ LAYOUTS = {
 
 
 def documented_variables(strategy: ShardingStrategy) -> set[str]:
-    """What docs/best_yaml.md says of the strategy's variables."""
-    text = (Path(__file__).parents[2] / "docs" / "best_yaml.md").read_text("utf-8")
-    section = text.partition("## What the exports set")[2]
+    """What docs/exports.md says of the strategy's variables."""
+    text = (Path(__file__).parents[2] / "docs" / "exports.md").read_text("utf-8")
+    section = text.partition("## The AUTOTUNE variables")[2]
     rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| ")]
     return {
         name

@@ -349,3 +349,8 @@ def test_nccl_tuner() -> None:
     plain = {"NCCL_MIN_CTAS": "16", "NCCL_MAX_CTAS": "16"}
     assert "leaves NCCL its choice" in refusal("nccl-tuner", best_on_p4d(environment=plain))
     assert "versions.nccl" in refusal("nccl-tuner", best_here(environment=TUNED))
+
+
+def test_every_form_is_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "exports.md").read_text("utf-8")
+    assert {*re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE)} >= {*EXPORTERS}
