@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -31,10 +30,9 @@ def write(folder: Path, best: BestConfiguration, name: str = "best.yaml") -> Non
 
 def test_verify_launches_both_again_and_updates_what_holds(tmp_path: Path) -> None:
     """The baseline is held at what makes it far slower, so that the answer is known."""
-    slow = {"pinned": {"accumulation_steps": 16}}
-    best = best_here({"micro_batch": 16, "accumulation_steps": 1})
-    evidence: dict[str, Any] = {**vars(best.evidence), **slow, "ratio": None}
-    write(tmp_path, best_here({"micro_batch": 16, "accumulation_steps": 1}, evidence=evidence))
+    settings = {"micro_batch": 4, "accumulation_steps": 1}
+    held = {"pinned": {"accumulation_steps": 4}, "ratio": None}
+    write(tmp_path, best_here(settings, evidence=vars(best_here(settings).evidence) | held))
     done = call(
         tmp_path, "verify", "best.yaml", "--window", "0.05s", "--update", "--format", "json"
     )

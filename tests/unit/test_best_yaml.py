@@ -216,7 +216,7 @@ def test_the_document_for_json_has_the_names_of_the_yaml() -> None:
         ("created: '2026-01-02T03:04:05+00:00'", "created: 2026-01-02T03:04:05",
          "created: '2026-01-02T03:04:05' has to be an ISO 8601 time with its zone"),
         ("run: 20260102-030405-7f3a", "run: ''", "run: '' has to be given"),
-        ("  torch:", "  nccl: '1'\n  torch:", "versions.nccl: 'nccl' stands already in line 45"),
+        ("  torch:", "  nccl: '1'\n  torch:", "versions.nccl: 'nccl' stands already in line 61"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_said_with_its_line(old: str, new: str, message: str) -> None:
