@@ -4,6 +4,7 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Event
 
@@ -30,6 +31,21 @@ from autotune.space.space import Space
 from autotune.storage import Store
 from autotune.storage.folder import run_folder
 from autotune.strategies import build_strategy, check_strategy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launching:
+    """How trials get their processes, which no result depends on."""
+
+    cold: bool = False
+    """Every rank is a fresh interpreter."""
+    live: bool = False
+    """Trials of the search may run in the ranks of the one before."""
+
+    @property
+    def flags(self) -> str:
+        """As they are typed after a command."""
+        return " --cold" * self.cold + " --live" * self.live
 
 
 def build_spec(request: Request, target: Target, space: Space, place: Place) -> StudySpec:
@@ -112,7 +128,7 @@ def runner(
     cancel: Event,
     environment: Mapping[str, str] | None = None,
     *,
-    cold: bool = False,
+    launching: Launching = Launching(),
 ) -> StudyRunner:
     """What runs `study` on this machine, with its records in `store`.
 
@@ -126,7 +142,12 @@ def runner(
         space=space,
         strategy=build_strategy(study.spec.search, space, study.spec.seed),
         executor=simulated
-        or LocalExecutor(machine=place.machine, cold=cold, workload=study.spec.own_workload),
+        or LocalExecutor(
+            machine=place.machine,
+            cold=launching.cold,
+            live=launching.live,
+            workload=study.spec.own_workload,
+        ),
         clock=simulated.clock if simulated else time.monotonic,
         store=store,
         folder=run_folder(study.run_id),

@@ -8,7 +8,16 @@ from collections.abc import Callable
 from threading import Event, Thread
 
 from autotune.errors import AutotuneError, FieldError
-from autotune.model.protocol import Answer, Inspect, Message, Verdict, from_line, to_line
+from autotune.model.protocol import (
+    Answer,
+    Following,
+    Inspect,
+    Message,
+    Ready,
+    Verdict,
+    from_line,
+    to_line,
+)
 
 VARIABLE = "AUTOTUNE_CHANNEL_FD"
 LONGEST_LINE = 65536
@@ -52,6 +61,10 @@ class Channel:
         self.close()
         self.send(message)
 
+    def following(self, rank: int) -> Following | None:
+        """Offer to run another trial and wait for it; None if the launcher has gone instead."""
+        return None
+
 
 class SocketChannel(Channel):
     """A connected Unix stream socket. The process exits when the launcher closes its end."""
@@ -78,6 +91,23 @@ class SocketChannel(Channel):
     def close(self) -> None:
         self._closing.set()
 
+    def following(self, rank: int) -> Following | None:
+        self.close()
+        try:
+            self.send(Ready(rank=rank))
+        except OSError:
+            return None
+        line = self._lines.get()
+        if not line:
+            return None
+        message = from_line(line)
+        if not isinstance(message, Following):
+            raise ProtocolError(f"expected a trial from the launcher, got: {message}")
+        self._closing.clear()
+        if not self._lines.empty():  # it has closed its end right after
+            os._exit(LAUNCHER_GONE)
+        return message
+
     def _read(self) -> None:
         try:
             with self._socket.makefile("rb") as stream:
@@ -89,6 +119,7 @@ class SocketChannel(Channel):
                         self._lines.put(line)
         except OSError as error:
             sys.stderr.write(f"autotune: the channel broke: {error}\n")
+        self._lines.put(b"")
         if not self._closing.is_set():
             # The main thread may sit in a collective that nobody will ever join.
             sys.stderr.write("autotune: the launcher is gone, this rank ends too\n")

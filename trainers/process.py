@@ -47,16 +47,28 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
 
 
-def seconds_since_start() -> float:
-    """Age of this process, to the kernel's clock tick (10 ms); for a forked one since its fork."""
-    start_s = start_ticks(os.getpid()) / os.sysconf("SC_CLK_TCK")
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - start_s
+def started_s() -> float:
+    """When this process was started, by `now_s`, to the kernel's clock tick (10 ms).
+
+    For a forked one: when it was forked.
+    """
+    return start_ticks(os.getpid()) / os.sysconf("SC_CLK_TCK")
+
+
+def now_s() -> float:
+    """Seconds since boot."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def start_ticks(pid: int) -> int:
     """When `pid` was started, in clock ticks since boot: with its number, it names a process."""
     # The command's name, in parentheses, may itself hold spaces and parentheses.
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def forget_peak_memory() -> None:
+    """Have the peak be counted from now on. Form of the file: proc(5), clear_refs."""
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_memory_bytes() -> int:

@@ -14,9 +14,10 @@ import signal
 import socket
 import sys
 import traceback
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -27,7 +28,7 @@ import torch.distributed as dist
 from autotune.model import Binding, DeviceKind, KnobValue, Measurement, TrialSpec, decode
 from autotune.model.protocol import FailureKind, Finished, Started
 from autotune.trainers import channel as channels
-from autotune.trainers import flight, process, readback
+from autotune.trainers import flight, live, process, readback
 from autotune.trainers.binding import bind_to_numa_node
 from autotune.trainers.channel import Channel
 from autotune.trainers.collectives import counted
@@ -36,10 +37,10 @@ from autotune.trainers.failures import RankError, failed
 from autotune.trainers.measure import Recording, gather, measure
 from autotune.trainers.parallelize import parallelize
 from autotune.trainers.precision import with_own_dtype
-from autotune.trainers.rendezvous import Place, device_of, join
+from autotune.trainers.rendezvous import Place, device_of, join, join_again
 from autotune.trainers.sources import build
 from autotune.trainers.step import Trainer
-from autotune.trainers.uptake import nccl_facts, read_nccl_log, start_nccl_log, uptake
+from autotune.trainers.uptake import log_size, nccl_facts, read_nccl_log, start_nccl_log, uptake
 from autotune.trainers.versions import versions as versions_on
 from autotune.trainers.workload import Context
 
@@ -58,8 +59,19 @@ def main(arguments: Sequence[str]) -> NoReturn:
         leave(1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """What lasts as long as the process."""
+
+    place: Place
+    device: torch.device
+    versions: dict[str, str]
+    channel: Channel
+    nccl_log: Path | None
+
+
 def run(spec: TrialSpec, folder: Path, place: Place, channel: Channel) -> NoReturn:
-    """The trial, from top to bottom; `folder` is for what it writes."""
+    """The trial, from top to bottom; `folder` is for what it writes. Others may follow it."""
     device = device_of(spec.device, place)
     versions = versions_on(device)
     if spec.settings.binding is Binding.NUMA:
@@ -67,29 +79,54 @@ def run(spec: TrialSpec, folder: Path, place: Place, channel: Channel) -> NoRetu
     nccl_log = start_nccl_log(folder) if spec.device is DeviceKind.CUDA else None
     flight.record(folder)
     channel.on_inspect = partial(flight.write, folder, place.rank)
-    join(spec, place, device, versions)
+    store = join(spec, place, device, versions)
     channel.send(Started(rank=place.rank, pid=os.getpid(), host=socket.gethostname()))
+    rank = Rank(place=place, device=device, versions=versions, channel=channel, nccl_log=nccl_log)
+    relay = live.Relay(place.rank, channel, device)
 
-    context = Context(device=device, seed=spec.seed, rank=place.rank, ranks=place.ranks)
+    trainer = run_trial(spec, rank, began_s=process.started_s())
+    number = 0
+    while live.may_stay(spec):
+        model = weakref.ref(trainer.workload.model)
+        del trainer
+        following = relay.next(model)
+        if following is None:
+            break
+        number += 1
+        spec, folder = read_spec([following.spec_path])
+        channel.on_inspect = partial(flight.write, folder, place.rank)
+        join_again(spec, place, store, versions, number)
+        channel.send(Started(rank=place.rank, pid=os.getpid(), host=socket.gethostname()))
+        trainer = run_trial(spec, rank, began_s=following.began_s, is_first=False)
+
+    channel.close()
+    if device.type == "cuda":
+        dist.destroy_process_group()
+    leave(0)
+
+
+def run_trial(spec: TrialSpec, rank: Rank, *, began_s: float, is_first: bool = True) -> Trainer:
+    """Build, measure, report; returns what has trained, so that the caller decides on its end."""
+    log_start = log_size(rank.nccl_log)
+    place = rank.place
+    context = Context(device=rank.device, seed=spec.seed, rank=place.rank, ranks=place.ranks)
     workload = build(spec.workload, spec.workload_folder, context)
     settings = with_own_dtype(spec.settings, workload.dtype)
-    model = parallelize(workload, settings, device)
-    trainer = Trainer(workload, model, settings, place.rank, device)
-    forget_build_memory(device)
-    build_s = process.seconds_since_start()
+    model = parallelize(workload, settings, rank.device)
+    trainer = Trainer(workload, model, settings, place.rank, rank.device)
+    forget_build_memory(rank.device)
+    build_s = process.now_s() - began_s
 
-    recording = measure(trainer, spec.plan, channel)
-    measurement = summarize(trainer, spec, recording, build_s, versions)
-    measurement = replace(measurement, effective=read_back(trainer, spec, nccl_log))
+    recording = measure(trainer, spec.plan, rank.channel)
+    measurement = summarize(trainer, spec, recording, build_s, rank.versions)
+    effective = read_back(trainer, spec, rank.nccl_log, log_start)
+    measurement = replace(measurement, effective=effective, live=not is_first)
     if spec.plan.communication:
         share = communication_share(trainer, recording.step_s)
         measurement = replace(measurement, communication_share=share)
-    if place.rank == 0:
-        channel.send_last(Finished(measurement=measurement))
-    channel.close()
-    if spec.device is DeviceKind.CUDA:
-        dist.destroy_process_group()
-    leave(0)
+    if rank.place.rank == 0:
+        rank.channel.send_last(Finished(measurement=measurement))
+    return trainer
 
 
 def prepare_process() -> None:
@@ -152,17 +189,20 @@ def summarize(
     )
 
 
-def read_back(trainer: Trainer, spec: TrialSpec, nccl_log: Path | None) -> dict[str, KnobValue]:
+def read_back(
+    trainer: Trainer, spec: TrialSpec, nccl_log: Path | None, log_start: int = 0
+) -> dict[str, KnobValue]:
     """What was really in effect, after one more step whose collectives are counted.
 
-    A collective call. After the measurement, so that nothing of it is in what was measured.
+    NCCL's choices are those that it logged from byte `log_start` on. A collective call. After the
+    measurement, so that nothing of it is in what was measured.
     """
     with counted() as collectives:
         trainer.step()
     found = readback.effective(trainer, collectives)
     if spec.device is DeviceKind.CPU:
         return found | uptake(spec.environment, None, uses_nccl=False)
-    nccl = read_nccl_log(nccl_log)
+    nccl = read_nccl_log(nccl_log, log_start)
     if nccl is None:
         return found | uptake(spec.environment, None, uses_nccl=True)
     log, differences = nccl

@@ -67,15 +67,17 @@ def device_of(kind: DeviceKind, place: Place) -> torch.device:
     return device
 
 
-def join(spec: TrialSpec, place: Place, device: torch.device, versions: Mapping[str, str]) -> None:
+def join(spec: TrialSpec, place: Place, device: torch.device, versions: Mapping[str, str]) -> Store:
     """Meet the other ranks, compare settings, and set up the default process group.
+
+    Returns the store by which they have met.
 
     The comparison goes through the store, before there is any communicator: ranks with different
     NCCL settings may hang in their first collective.
     """
     timeout = timedelta(seconds=spec.collective_timeout_s)
     store = _store(place, timeout)
-    check_agreement(PrefixStore("autotune", store), place, _report(spec, versions))
+    check_agreement(PrefixStore("autotune", store), place, report(spec, versions))
     dist.init_process_group(
         spec.device.backend,
         store=PrefixStore("default_pg", store),
@@ -84,6 +86,14 @@ def join(spec: TrialSpec, place: Place, device: torch.device, versions: Mapping[
         timeout=timeout,
         device_id=device if spec.device is DeviceKind.CUDA else None,
     )
+    return store
+
+
+def join_again(
+    spec: TrialSpec, place: Place, store: Store, versions: Mapping[str, str], number: int
+) -> None:
+    """Compare settings for the `number`th trial more of ranks that have met and stayed."""
+    check_agreement(PrefixStore(f"autotune/{number}", store), place, report(spec, versions))
 
 
 def check_agreement(store: Store, place: Place, report: Mapping[str, object]) -> None:
@@ -125,7 +135,7 @@ def _store(place: Place, timeout: timedelta) -> Store:
     return store
 
 
-def _report(spec: TrialSpec, versions: Mapping[str, str]) -> dict[str, object]:
+def report(spec: TrialSpec, versions: Mapping[str, str]) -> dict[str, object]:
     """What has to be equal on all ranks."""
     seen = {name: os.environ.get(name) for name in spec.environment}
     asked = dict(spec.environment)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -37,7 +38,24 @@ def start_nccl_log(folder: Path) -> Path | None:
     return path
 
 
-def read_nccl_log(path: Path | None) -> tuple[NcclReadback, tuple[str, ...]] | None:
+def log_size(path: Path | None) -> int:
+    """Where what NCCL logs from now on begins, in bytes."""
+    try:
+        return path.stat().st_size if path is not None else 0
+    except OSError:
+        return 0
+
+
+def rank_readback(path: Path, start: int) -> NcclReadback:
+    """What this process's NCCL did; its choices are those logged from byte `start` on.
+
+    What comes before them holds for all trials of a process. Raises UserError for what is no file.
+    """
+    whole = read_log(path)
+    return replace(whole, choices=read_log(path, start=start).choices) if start else whole
+
+
+def read_nccl_log(path: Path | None, start: int = 0) -> tuple[NcclReadback, tuple[str, ...]] | None:
     """What all ranks' NCCL did, merged, and how ranks differ; None if any has no log.
 
     A collective call. The logs are small enough once parsed to be sent around as text.
@@ -45,7 +63,7 @@ def read_nccl_log(path: Path | None) -> tuple[NcclReadback, tuple[str, ...]] | N
     mine = None
     if path is not None:
         with suppress(UserError):
-            mine = encode(read_log(path))
+            mine = encode(rank_readback(path, start))
     everyone: list[object] = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, mine)
     if any(one is None for one in everyone):

@@ -14,7 +14,7 @@ from autotune.cli.options import Format
 from autotune.cli.progress import Progress
 from autotune.cli.report import print_answer
 from autotune.cli.saving import save_file
-from autotune.compose import runner
+from autotune.compose import Launching, runner
 from autotune.loop.records import StudyRecords
 from autotune.loop.study import StudyEnd
 from autotune.machine_lock import MachineUse
@@ -36,8 +36,8 @@ def control(
     storage: str | None,
     format_: Format,
     using: AbstractContextManager[MachineUse | None],
+    launching: Launching,
     notices: Sequence[str] = (),
-    cold: bool = False,
 ) -> None:
     """Run what is left of `study`, save its answer and print it.
 
@@ -45,7 +45,7 @@ def control(
     it.
     """
     progress, cancel = Progress(pinned=study.spec.pinned), Event()
-    resume_command = _resume_command(study, storage, cold=cold)
+    resume_command = _resume_command(study, storage, launching)
     holding = hold_run(
         store, study.run_id, say=progress.say, cancel=cancel, resume_command=resume_command
     )
@@ -57,7 +57,7 @@ def control(
         before = shared_before(store, study)
         try:
             with interruptible(progress.say, cancel):
-                end = _run(study, place, records, progress, cancel, cold=cold)
+                end = _run(study, place, records, progress, cancel, launching)
         except KeyboardInterrupt:
             progress.say(f"interrupted at once; resume with: {resume_command}")
             raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -85,10 +85,9 @@ def _run(
     records: StudyRecords,
     progress: Progress,
     cancel: Event,
-    *,
-    cold: bool,
+    launching: Launching,
 ) -> StudyEnd:
-    running = runner(study, place, records, progress, cancel, cold=cold)
+    running = runner(study, place, records, progress, cancel, launching=launching)
     try:
         with running.executor:
             return running.run()
@@ -107,6 +106,6 @@ def _leave(end: StudyEnd, progress: Progress, resume_command: str) -> None:
         raise typer.Exit(EXIT_NO_CANDIDATE)
 
 
-def _resume_command(study: Study, storage: str | None, *, cold: bool) -> str:
+def _resume_command(study: Study, storage: str | None, launching: Launching) -> str:
     where = f" --storage {shlex.quote(without_password(storage))}" if storage else ""
-    return f"autotune resume {study.run_id}{where}{' --cold' * cold}"
+    return f"autotune resume {study.run_id}{where}{launching.flags}"

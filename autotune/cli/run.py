@@ -16,6 +16,7 @@ from autotune.cli.options import (
     FormatOption,
     InstancesOption,
     LandscapeOption,
+    LiveOption,
     LossyOption,
     NoImdsOption,
     NprocOption,
@@ -34,7 +35,7 @@ from autotune.cli.options import (
 )
 from autotune.cli.saving import check_output, default_output, output_of
 from autotune.cli.simulated import check_recorded, chosen_landscape, on_landscape
-from autotune.compose import build_spec, find_study, landscape_of, new_study
+from autotune.compose import Launching, build_spec, find_study, landscape_of, new_study
 from autotune.errors import FieldError
 from autotune.exporters.files import check_writable
 from autotune.machine_lock import machine_use
@@ -93,6 +94,7 @@ def run(
     instances: InstancesOption = None,
     no_imds: NoImdsOption = False,
     cold: ColdOption = False,
+    live: LiveOption = False,
     share_machine: ShareOption = False,
     executor: ExecutorOption = ExecutorName.LOCAL,
     landscape: LandscapeOption = None,
@@ -104,7 +106,9 @@ def run(
     """
     path = output_path(output)
     source = chosen_landscape(
-        executor, landscape, {"--instance": instance, "--output": output, "--cold": cold}
+        executor,
+        landscape,
+        {"--instance": instance, "--output": output, "--cold": cold, "--live": live},
     )
     request = Request(
         instance=instance or LOCAL,
@@ -146,7 +150,8 @@ def run(
             notices.append(cost)
         control(
             study, place, store,
-            storage=storage, format_=format_, using=nullcontext(use), notices=notices, cold=cold,
+            storage=storage, format_=format_, using=nullcontext(use), notices=notices,
+            launching=Launching(cold=cold, live=live),
         )  # fmt: skip
 
 
@@ -158,6 +163,7 @@ def resume(
     storage: StorageOption = None,
     format_: FormatOption = Format.TABLE,
     cold: ColdOption = False,
+    live: LiveOption = False,
     share_machine: ShareOption = False,
 ) -> None:
     """Finish a run that was interrupted or killed; finished trials are kept."""
@@ -182,7 +188,8 @@ def resume(
         )
         using = nullcontext() if target.is_simulated else machine_use(share=share_machine)
         control(
-            study, place, store, storage=storage, format_=format_, using=using, cold=cold
+            study, place, store, storage=storage, format_=format_, using=using,
+            launching=Launching(cold=cold, live=live),
         )  # fmt: skip
 
 

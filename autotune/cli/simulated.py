@@ -29,7 +29,7 @@ def chosen_landscape(
             raise UserError("--instance has to be given", hint="this machine is --instance local")
         return None
     for name, value in others.items():
-        if value:
+        if value not in (None, False):
             raise FieldError(name, str(value), "doesn't go with --executor simulated")
     if landscape is None:
         raise UserError(

@@ -24,6 +24,8 @@ class Launch:
     time_limit_s: float
     first_step_limit_s: float = 300.0
     """From when the ranks have met to the end of the first step: building, and compiling if so."""
+    fresh: bool = True
+    """Its processes run no other trial, neither before nor after."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,8 @@ class Executor(ABC):
     """Launches trials, one at a time. It knows nothing of searching.
 
     Whatever happens inside a trial comes back as a LaunchEnd, never as an exception, and no process
-    of a trial lives when `run` returns. ExecutorError is for machines that can't launch any.
+    of a trial lives when `run` returns, unless it waits for the next trial. ExecutorError is for
+    machines that can't launch any.
     """
 
     @abstractmethod

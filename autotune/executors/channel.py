@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from autotune.errors import quoted
-from autotune.model.protocol import Answer, Inspect, Message, from_line, to_line
+from autotune.model.protocol import Answer, Following, Inspect, Message, from_line, to_line
 
 LINE_LIMIT_BYTES = 16 * 2**20
 """A result with the losses of a million steps is a fifth of this."""
@@ -72,9 +72,9 @@ class Channels:
             events += self._read(self._sockets[key.data.rank], key.data)
         return events
 
-    def answer(self, rank: int, answer: Answer) -> Fault | None:
-        """Send `answer`. A rank that doesn't read is at fault; one that is gone is found out."""
-        line = to_line(answer)
+    def send(self, rank: int, message: Answer | Following) -> Fault | None:
+        """Send `message`. A rank that doesn't read is at fault; one that is gone is found out."""
+        line = to_line(message)
         try:
             sent = self._sockets[rank].send(line)
         except BlockingIOError:

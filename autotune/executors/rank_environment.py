@@ -9,7 +9,7 @@ _STALE_NAMES = {
     # The ranks would meet at this address in place of the one that they tell each other.
     "NCCL_COMM_ID",
 }  # fmt: skip
-_STALE_PREFIXES = ("TORCHELASTIC_", "PET_", "AUTOTUNE_CHANNEL_", "AUTOTUNE_STORE_")
+_STALE_PREFIXES = ("TORCHELASTIC_", "PET_", "AUTOTUNE_CHANNEL_", "AUTOTUNE_STORE_", "AUTOTUNE_LIVE")
 
 ALWAYS = {"PYTHONSAFEPATH": "1"}
 """A file such as torch.py in the user's folder must not take the module's place."""
@@ -29,6 +29,8 @@ class RankPlace:
     channel_fd: int
     store_fd: int | None
     """A socket that listens on `port`; rank 0 only."""
+    live: bool = False
+    """It is to wait for another trial after its own."""
 
 
 def rank_environment(
@@ -55,6 +57,8 @@ def rank_environment(
     }
     if place.store_fd is not None:
         environment["AUTOTUNE_STORE_FD"] = str(place.store_fd)
+    if place.live:
+        environment["AUTOTUNE_LIVE"] = "1"
     return environment
 
 

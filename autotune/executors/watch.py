@@ -19,6 +19,7 @@ from autotune.model.protocol import (
     FailureKind,
     Finished,
     Progress,
+    Ready,
     Started,
     Verdict,
     WindowDone,
@@ -63,6 +64,7 @@ class _Seen:
     exit_status: int | None = None
     trouble: int | None = None
     trouble_after_result: bool = False
+    ready: bool = False
 
 
 class Watch:
@@ -108,9 +110,12 @@ class Watch:
         return waited or self.halt in (Halt.NO_PROGRESS, Halt.NEVER_STARTED)
 
     def until_over(self) -> None:
-        """Return when every rank has exited, or when those that haven't are to be ended."""
+        """Return when every rank has exited, or when those that haven't are to be ended.
+
+        Or when all have done well and wait for another trial.
+        """
         self._patience.turn(time.monotonic())
-        while not self._is_over():
+        while not (self.all_ready or self._is_over()):
             events = self._channels.wait(self._patience_s())
             self._patience.turn(time.monotonic())
             self._take(events)
@@ -118,6 +123,12 @@ class Watch:
             if not events and self._all_exited():
                 return
         self._take(self._channels.wait(0))
+
+    @property
+    def all_ready(self) -> bool:
+        """Nothing went wrong, and the ranks may run another trial."""
+        quiet = self.measurement is not None and self._troubles == 0 and self.halt is None
+        return quiet and all(seen.ready and not seen.closed for seen in self._seen)
 
     def ends(self) -> tuple[RankEnd, ...]:
         """What is known of each rank, to be asked for once the processes are gone."""
@@ -202,12 +213,14 @@ class Watch:
             case Finished(measurement=measurement) if rank == 0:
                 self.measurement = measurement
                 self._settle_within(self._limits.exit_s)
+            case Ready(rank=named) if named == rank:
+                seen.ready = True
             case _:
                 self._fault(seen, f"sent a message that isn't its to send: {message!r:.200}")
 
     def _answer(self, rank: int, seen: _Seen, verdict: Verdict) -> None:
         self.stopped |= verdict is Verdict.STOP
-        fault = self._channels.answer(rank, Answer(verdict=verdict))
+        fault = self._channels.send(rank, Answer(verdict=verdict))
         if fault is not None:
             self._fault(seen, fault.reason)
 

@@ -148,6 +148,8 @@ class StudyRunner:
             directory=self.folder / f"trial-{number:04d}",
             time_limit_s=limits.time_limit_s(ledger, remaining_s),
             first_step_limit_s=first_step_s,
+            # What is launched again is to show how launches differ.
+            fresh=step.phase is not Phase.SEARCH,
         )
         started_at, started = datetime.now(UTC), self.clock()
         race = Race(ledger=ledger, phase=step.phase)

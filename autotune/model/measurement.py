@@ -56,6 +56,8 @@ class Measurement(Timings):
     parameters: int
     """Elements of the whole model."""
     versions: Mapping[str, str]
+    live: bool = False
+    """It ran in processes that had run another trial before."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 The form is documented in docs/trial_protocol.md. Every rank has a channel of its own, so that what
 a user's code prints can never be taken for a message. Ranks send Started and Failed, rank 0 also
 Progress, Window and Finished; the launcher sends Verdict after each Window, and may send Inspect.
+Ranks that may run another trial afterwards send Ready, and the launcher Following.
 """
 
 import json
@@ -93,7 +94,22 @@ class Inspect:
     """The launcher asks a rank that hangs, or waits for one that does, what it is at."""
 
 
-Message = Started | Progress | WindowDone | Finished | Failed | Answer | Inspect
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """Nothing of the rank's trial is left, and it waits for another one or for its end."""
+
+    rank: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Following:
+    """The launcher's message to a rank that is ready: the next trial, as paths of files."""
+
+    spec: str
+    log: str
+
+
+Message = Started | Progress | WindowDone | Finished | Failed | Answer | Inspect | Ready | Following
 _TYPES: dict[str, type[Message]] = {
     "started": Started,
     "progress": Progress,
@@ -102,6 +118,8 @@ _TYPES: dict[str, type[Message]] = {
     "failed": Failed,
     "answer": Answer,
     "inspect": Inspect,
+    "ready": Ready,
+    "following": Following,
 }
 _NAMES = {kind: name for name, kind in _TYPES.items()}
 

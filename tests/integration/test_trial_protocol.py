@@ -26,9 +26,11 @@ from autotune.model.protocol import (
     Failed,
     FailureKind,
     Finished,
+    Following,
     Inspect,
     Message,
     Progress,
+    Ready,
     Started,
     Verdict,
     WindowDone,
@@ -138,10 +140,10 @@ def test_the_pages_transcripts_are_messages() -> None:
     lines = [line for block in blocks for line in block.splitlines()]
     messages = [from_line(re.sub(r"^rank \d+ [<>] ", "", line).encode()) for line in lines]
     assert {type(m) for m in messages} == {
-        Started, Progress, WindowDone, Answer, Finished, Failed, Inspect,
+        Started, Progress, WindowDone, Answer, Finished, Failed, Inspect, Ready, Following,
     }  # fmt: skip
     for line, message in zip(lines, messages, strict=True):
-        assert (" < " in line) == isinstance(message, Answer | Inspect)
+        assert (" < " in line) == isinstance(message, Answer | Inspect | Following)
 
 
 def test_the_pages_spec_is_a_trial_and_shows_every_field() -> None:

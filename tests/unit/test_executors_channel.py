@@ -97,16 +97,16 @@ def test_an_end_in_the_middle_of_a_line_is_a_fault(channels: Channels, rank: soc
 
 
 def test_an_answer_arrives(channels: Channels, rank: socket.socket) -> None:
-    assert channels.answer(0, Answer(verdict=Verdict.STOP)) is None
+    assert channels.send(0, Answer(verdict=Verdict.STOP)) is None
     assert rank.recv(1000) == to_line(Answer(verdict=Verdict.STOP))
 
 
 def test_a_rank_that_is_gone_is_no_fault(channels: Channels, rank: socket.socket) -> None:
     rank.close()
-    assert channels.answer(0, Answer(verdict=Verdict.GO)) is None
+    assert channels.send(0, Answer(verdict=Verdict.GO)) is None
 
 
 def test_a_rank_that_does_not_read_is_at_fault(channels: Channels, rank: socket.socket) -> None:
-    answers = (channels.answer(0, Answer(verdict=Verdict.GO)) for _ in range(100_000))
+    answers = (channels.send(0, Answer(verdict=Verdict.GO)) for _ in range(100_000))
     fault = next(answer for answer in answers if answer is not None)
     assert fault.reason == "does not read the answers to its windows"

@@ -123,6 +123,12 @@ def test_a_true_gain_is_found_confirmed_and_saved() -> None:
     assert rounds >= MIN_ROUNDS * 2
 
 
+def test_only_the_search_may_use_ranks_again() -> None:
+    _, trials, executor = run(fsdp_wins)
+    fresh = [launch.fresh for launch in executor.launches]
+    assert fresh == [trial.phase is not Phase.SEARCH for trial in trials]
+
+
 def test_confirmation_interleaves_the_arms() -> None:
     _, trials, _ = run(fsdp_wins)
     confirms = [trial.candidate for trial in trials if trial.phase is Phase.CONFIRM]

@@ -1,13 +1,21 @@
 """A rank's end of the channel."""
 
+import os
+import queue
 import socket
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from autotune.model.protocol import Answer, Started, Verdict, from_line, to_line
-from autotune.trainers.channel import LONGEST_LINE, Channel, ProtocolError, SocketChannel
+from autotune.model.protocol import Answer, Following, Ready, Started, Verdict, from_line, to_line
+from autotune.trainers.channel import (
+    LAUNCHER_GONE,
+    LONGEST_LINE,
+    Channel,
+    ProtocolError,
+    SocketChannel,
+)
 
 STARTED = Started(rank=0, pid=1, host="here")
 
@@ -73,3 +81,44 @@ def test_without_a_launcher_all_goes_to_stdout(
     channel.send_last(STARTED)
     assert from_line(capsys.readouterr().out.encode()) == STARTED
     assert channel.verdict() is Verdict.GO
+
+
+def test_a_rank_that_is_ready_is_given_a_trial(launcher: tuple[socket.socket, Channel]) -> None:
+    ours, channel = launcher
+    following = Following(spec="/s", log="/l")
+    ours.sendall(to_line(following))
+    assert channel.following(1) == following
+    assert from_line(ours.recv(4096)) == Ready(rank=1)
+    ours.sendall(to_line(Answer(verdict=Verdict.STOP)))
+    assert channel.verdict() is Verdict.STOP
+
+
+def test_a_rank_that_is_ready_outlives_its_launcher_and_is_done(
+    launcher: tuple[socket.socket, Channel],
+) -> None:
+    ours, channel = launcher
+    channel.close()
+    ours.shutdown(socket.SHUT_WR)
+    assert channel.following(0) is None
+    assert Channel().following(0) is None, "without a launcher nothing follows"
+
+
+def test_a_rank_that_is_ready_takes_nothing_but_a_trial(
+    launcher: tuple[socket.socket, Channel],
+) -> None:
+    ours, channel = launcher
+    ours.sendall(to_line(Answer(verdict=Verdict.GO)))
+    with pytest.raises(ProtocolError, match="expected a trial"):
+        channel.following(0)
+
+
+def test_a_rank_at_work_again_ends_with_its_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: queue.SimpleQueue[int] = queue.SimpleQueue()
+    monkeypatch.setattr(os, "_exit", codes.put)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        channel = SocketChannel(theirs)
+        ours.sendall(to_line(Following(spec="/s", log="/l")))
+        channel.following(0)
+        ours.shutdown(socket.SHUT_WR)
+        assert codes.get(timeout=30) == LAUNCHER_GONE

@@ -1,24 +1,30 @@
 """What a rank knows of its own process, and what a parent of ranks must not do."""
 
+import mmap
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from autotune.trainers.process import peak_memory_bytes, seconds_since_start
+from autotune.trainers.process import (
+    forget_peak_memory,
+    now_s,
+    peak_memory_bytes,
+    started_s,
+)
 
 
 def test_age_counts_from_the_fork_of_a_process() -> None:
     program = (
         "import os, time\n"
-        "from autotune.trainers.process import seconds_since_start\n"
+        "from autotune.trainers.process import now_s, started_s\n"
         "time.sleep(0.5)\n"
         "if os.fork() == 0:\n"
-        "    print('child', seconds_since_start(), flush=True)\n"
+        "    print('child', now_s() - started_s(), flush=True)\n"
         "    os._exit(0)\n"
         "os.wait()\n"
-        "print('parent', seconds_since_start())\n"
+        "print('parent', now_s() - started_s())\n"
     )
     started = time.monotonic()
     output = subprocess.run(
@@ -30,9 +36,9 @@ def test_age_counts_from_the_fork_of_a_process() -> None:
 
 
 def test_age_is_this_processs() -> None:
-    before = seconds_since_start()
+    before = now_s() - started_s()
     time.sleep(0.05)
-    assert 0.03 < seconds_since_start() - before < 5
+    assert 0.03 < now_s() - started_s() - before < 5
 
 
 def test_the_peak_of_memory_stays_when_memory_is_given_back() -> None:
@@ -42,6 +48,17 @@ def test_the_peak_of_memory_stays_when_memory_is_given_back() -> None:
     block[:: os.sysconf("SC_PAGE_SIZE")] = b"x" * len(block[:: os.sysconf("SC_PAGE_SIZE")])
     del block
     assert peak_memory_bytes() >= size
+
+
+def test_a_peak_can_be_forgotten() -> None:
+    size = peak_memory_bytes() + (64 << 20)
+    block = mmap.mmap(-1, size)  # given back at once when it is closed
+    block[:: os.sysconf("SC_PAGE_SIZE")] = b"x" * len(range(0, size, os.sysconf("SC_PAGE_SIZE")))
+    block.close()
+    before = peak_memory_bytes()
+    assert before >= size
+    forget_peak_memory()
+    assert peak_memory_bytes() < before - (32 << 20)
 
 
 def test_pages_of_files_are_no_memory_of_a_process(tmp_path: Path) -> None:

@@ -17,13 +17,13 @@ LARGEST_BYTES = 8 << 20
 MOST_PROCESSES = 64
 
 
-def read_log(path: Path, largest_bytes: int = LARGEST_BYTES) -> NcclReadback:
-    """What the log at `path` says; of a larger one only its head and its tail are read.
+def read_log(path: Path, largest_bytes: int = LARGEST_BYTES, start: int = 0) -> NcclReadback:
+    """What the log at `path` says from byte `start` on; of a long one, its head and its tail.
 
     Raises UserError if `path` isn't a file that can be read.
     """
     try:
-        head, tail, skipped = _ends(path, max(largest_bytes, 2) // 2)
+        head, tail, skipped = _ends(path, max(largest_bytes, 2) // 2, start)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: can't be read: {error}") from error
     if not skipped:
@@ -46,8 +46,8 @@ def parse_processes(lines: Iterable[str]) -> tuple[NcclReadback, ...]:
     return parser.readbacks()
 
 
-def _ends(path: Path, half: int) -> tuple[bytes, bytes, int]:
-    """The first and the last `half` bytes, and how many bytes lie between them."""
+def _ends(path: Path, half: int, start: int) -> tuple[bytes, bytes, int]:
+    """From `start`: the first and the last `half` bytes, and how many lie between them."""
     # Without O_NONBLOCK, opening a pipe that nobody writes to would never return.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -55,9 +55,10 @@ def _ends(path: Path, half: int) -> tuple[bytes, bytes, int]:
         if not stat.S_ISREG(status.st_mode):
             raise OSError("not a regular file")
         with open(descriptor, "rb", closefd=False) as file:
+            file.seek(start)
             head = file.read(half)
-            skipped = max(0, status.st_size - 2 * half)
-            file.seek(len(head) + skipped)
+            skipped = max(0, status.st_size - start - 2 * half)
+            file.seek(start + len(head) + skipped)
             return head, file.read(half), skipped
     finally:
         os.close(descriptor)

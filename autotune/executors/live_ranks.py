@@ -1,0 +1,177 @@
+"""Ranks that have run a trial and wait for another one, which so needs no launch."""
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autotune.executors.base import LaunchEnd
+from autotune.executors.channel import Channels
+from autotune.executors.family import Family
+from autotune.executors.leftovers import Leftovers
+from autotune.executors.rank_process import Rank, end_all, family_of, open_log
+from autotune.executors.scratch import Scratch
+from autotune.executors.warden import Warden
+from autotune.model import Binding, DeviceKind, Outcome, TrialSpec
+from autotune.model.protocol import Following
+
+MAX_TRIALS = 20
+"""In the same ranks, so that whatever may grow in them stays small."""
+MAX_FAILURES = 3
+"""Of trials in ranks that had run others before."""
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """What a started process can't change: a trial that differs in it needs other ranks."""
+
+    environment: Mapping[str, str]
+    """Of a rank, without its place."""
+    folder: str
+    cores: frozenset[int]
+    ranks: int
+    device: DeviceKind
+    workload: str
+    binding: Binding
+    collective_timeout_s: float
+
+    @staticmethod
+    def of(spec: TrialSpec, *, ranks: int, environment: Mapping[str, str]) -> "Fit":
+        """What `spec` needs here and now."""
+        folder = ""
+        with suppress(FileNotFoundError):
+            folder = os.getcwd()
+        return Fit(
+            environment=dict(environment),
+            folder=folder,
+            cores=frozenset(os.sched_getaffinity(0)),
+            ranks=ranks,
+            device=spec.device,
+            workload=spec.workload,
+            binding=spec.settings.binding,
+            collective_timeout_s=spec.collective_timeout_s,
+        )
+
+
+class Team:
+    """The ranks of a trial, or of several one after the other, and all that is theirs."""
+
+    def __init__(self, *, term_s: float, uses_gpus: bool, warden: Warden) -> None:
+        """Raises OSError if there is no room for its temporary files, or no process to guard it."""
+        self.channels = Channels()
+        self.ranks: list[Rank] = []
+        self.trials = 0
+        """That it has finished."""
+        self.port = 0
+        """Of the ranks' rendezvous."""
+        self.scratch = Scratch()
+        self._term_s = term_s
+        self._warden = warden
+        self._leftovers = Leftovers(self.scratch, uses_gpus=uses_gpus)
+        self._family: Family | None = None
+        try:
+            warden.guard(self.scratch.mark, self.scratch.path)
+        except OSError:
+            self.scratch.remove()
+            raise
+
+    @property
+    def is_sound(self) -> bool:
+        """Every rank runs, and no process that it may have started does any more."""
+        pids = [rank.pid for rank in self.ranks if rank.exit_status() is None]
+        members = family_of(self.ranks, self.scratch.mark).members(marked=True)
+        return len(pids) == len(self.ranks) and set(members) == set(pids)
+
+    def go_on(self, spec_path: Path) -> None:
+        """Have the ranks run another trial, which they wait for. Raises OSError for its logs."""
+        for rank in self.ranks:
+            rank.log_path = spec_path.parent / f"rank-{rank.rank}.log"
+            os.close(open_log(rank.log_path))
+            message = Following(spec=str(spec_path), log=str(rank.log_path))
+            self.channels.send(rank.rank, message)
+
+    def end(self) -> list[int]:
+        """End every process, once; returns pids of those that even KILL didn't end."""
+        if self._family is not None:
+            return []
+        self._family = family_of(self.ranks, self.scratch.mark)
+        self._leftovers.note(self._family, self.ranks)
+        survivors = end_all(self.ranks, term_s=self._term_s, family=self._family)
+        self.channels.close()
+        return survivors
+
+    def clean(self) -> str:
+        """Remove what is left after the end; says what there was, or nothing."""
+        if self._family is None:
+            return ""
+        left = self._leftovers.clean(self._family, self.port)
+        self._warden.release()
+        return left
+
+    def close(self) -> list[int]:
+        """End it and clean up, whatever of it has been done already; returns as `end` does."""
+        survivors = self.end()
+        self.clean()
+        return survivors
+
+
+class LiveRanks:
+    """Keeps one team for the next trial. Not thread-safe."""
+
+    def __init__(self, *, wanted: bool, on_survivors: Callable[[list[int]], None]) -> None:
+        """`on_survivors` is told pids of processes that even KILL doesn't end."""
+        self._wanted = wanted
+        self._on_survivors = on_survivors
+        self._kept: tuple[Team, Fit] | None = None
+        self._failures = 0
+
+    @property
+    def may_keep(self) -> bool:
+        """Whether ranks are to wait for another trial after theirs."""
+        return self._wanted and self._failures < MAX_FAILURES
+
+    def take(self, fit: Fit | None) -> Team | None:
+        """The team, if it can run a trial that needs `fit`; if not, it is ended."""
+        if self._kept is None:
+            return None
+        team, its_fit = self._kept
+        if fit == its_fit and team.trials < MAX_TRIALS and team.is_sound:
+            self._kept = None
+            return team
+        self.end()
+        return None
+
+    def keep(self, team: Team, fit: Fit) -> None:
+        """`team` has finished a trial and waits."""
+        team.trials += 1
+        self._kept = (team, fit)
+
+    def keeps(self, team: Team) -> bool:
+        return self._kept is not None and self._kept[0] is team
+
+    def end(self) -> None:
+        """End the team that is kept."""
+        if self._kept is not None:
+            team, _ = self._kept
+            self._kept = None
+            self._on_survivors(team.close())
+
+    def judge(self, team: Team, end: LaunchEnd) -> LaunchEnd:
+        """What `end` of a trial of `team` is worth: a failure counts in fresh ranks only.
+
+        What was left of an earlier trial may have been its reason. As the machine's fault it is run
+        again, and no live rank is left that it could run in.
+        """
+        fine = end.outcome in (Outcome.COMPLETED, Outcome.PRUNED, Outcome.CANCELLED)
+        if fine or team.trials == 0:
+            return end
+        self._failures += 1
+        if self._failures == MAX_FAILURES:
+            _LOG.warning(
+                "every trial starts ranks of its own: %d failed in live ones", MAX_FAILURES
+            )
+        reason = f"{end.outcome} in ranks that had run {team.trials} before: {end.reason}"
+        return replace(end, outcome=Outcome.ENVIRONMENT, reason=reason)
