@@ -95,12 +95,15 @@ class Place:
         self.folder = folder
         self.home = home or folder / "home"
         self.url = url or f"sqlite:///{folder}/runs.db"
+        self.is_patched = True
+        """False for real trials, whose ranks then don't import what the patches are for."""
         self.started: list[subprocess.Popen[str]] = []
 
     def start(
         self, *arguments: str, trial_s: float = 0.05, constants: dict[str, float] | None = None
     ) -> Command:
-        python_path = [str(PATCHED), *filter(None, [os.environ.get("PYTHONPATH")])]
+        python_path = [str(PATCHED)] * self.is_patched
+        python_path += filter(None, [os.environ.get("PYTHONPATH")])
         environment = {
             **os.environ,
             "AUTOTUNE_HOME": str(self.home),

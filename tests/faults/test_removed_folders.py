@@ -14,6 +14,7 @@ RUN = (
 
 
 def test_the_outputs_folder_and_the_logs_are_removed(place: Place) -> None:
+    place.is_patched = False
     (place.folder / "out").mkdir()
     command = place.start(*RUN)
     command.wait_for(1)

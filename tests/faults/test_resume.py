@@ -105,6 +105,7 @@ REAL = (
 @pytest.mark.timeout(1200)
 def test_real_trials_are_kept_through_kills(place: Place) -> None:
     """Their figures are never the same again, so only that each trial is there once is seen."""
+    place.is_patched = False
     kill_and_resume(place, 5, random.Random(1), *REAL)
     trials = place.trials()
     assert [trial.number for trial in trials] == list(range(len(trials)))
