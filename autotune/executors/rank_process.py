@@ -139,7 +139,7 @@ def _send_until_gone(
     KILL is sent again and again: a process may fork while the others are being read.
     """
     deadline = time.monotonic() + limit_s
-    left = family.members(marked=True)
+    left = family.members() or family.members(marked=True)
     _send(left, number)
     while left and time.monotonic() < deadline:
         time.sleep(_POLL_S)
