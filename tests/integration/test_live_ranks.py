@@ -232,7 +232,7 @@ def test_live_ranks_compute_what_fresh_ones_do(real: Launcher) -> None:
         for peak, usual in zip(
             measurement.peak_memory_bytes, expected.peak_memory_bytes, strict=True
         ):
-            assert abs(peak - usual) < 0.06 * usual, name
+            assert abs(peak - usual) < 0.1 * usual, name
         assert 0 < measurement.build_s < 30
 
 
