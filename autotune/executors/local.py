@@ -19,13 +19,14 @@ from autotune.executors.host_limits import oom_kills
 from autotune.executors.inspection import inspect
 from autotune.executors.kernel_log import KernelLog
 from autotune.executors.launch_facts import LaunchFacts
-from autotune.executors.live_ranks import Fit, LiveRanks, Team
+from autotune.executors.live_ranks import Fit, LiveRanks
 from autotune.executors.log_cap import KEPT_WELL_BYTES, LogCap
 from autotune.executors.quarantine import Quarantine
 from autotune.executors.rank_environment import RankPlace, rank_environment
 from autotune.executors.rank_process import RankCommand
 from autotune.executors.rank_starter import RankStarter
 from autotune.executors.scratch import Scratch
+from autotune.executors.team import Team
 from autotune.executors.watch import Limits, Watch
 from autotune.model import DeviceKind, Machine, Outcome, UserWorkload, encode
 
