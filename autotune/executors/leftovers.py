@@ -8,9 +8,9 @@ from autotune.executors.rank_process import Rank
 from autotune.executors.scratch import Scratch
 from autotune.executors.shared_memory import SharedMemory
 
-_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_TABLE = Path("/proc/net/tcp")
 _LISTENS = "0A"
-"""TCP_LISTEN of the kernel's enum of states, as these tables have it."""
+"""TCP_LISTEN of the kernel's enum of states, as this table has it."""
 
 
 class Leftovers:
@@ -46,13 +46,10 @@ class Leftovers:
 
 
 def is_listened_on(port: int) -> bool:
-    """Whether a process of this machine listens on `port` (form of the tables: proc_net_tcp)."""
-    return any(port in _listening(table) for table in _TABLES)
-
-
-def _listening(table: Path) -> set[int]:
+    """Whether a process of this machine listens on `port` (form of the table: proc_net_tcp)."""
     try:
-        rows = [line.split() for line in table.read_text().splitlines()[1:]]
+        lines = _TABLE.read_text().splitlines()
     except OSError:
-        return set()
-    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == _LISTENS}
+        return False
+    rows = [line.split() for line in lines if f":{port:04X} " in line]
+    return any(row[1].endswith(f":{port:04X}") and row[3] == _LISTENS for row in rows)

@@ -118,6 +118,8 @@ def end_all(ranks: Collection[Rank], *, term_s: float, family: Family | None = N
     the kernel. `family` is that of `ranks`, none of which has been reaped.
     """
     ours = [rank for rank in ranks if not rank.reaped]
+    if not ours:
+        return []
     for rank in ours:
         rank.ended_by_us = rank.exit_status() is None
     family = family or family_of(ours)
