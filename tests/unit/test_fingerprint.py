@@ -154,14 +154,20 @@ def test_parallelize_needs_a_process_group() -> None:
         autotune.Configuration(best=best_here()).parallelize(nn.Linear(2, 2))
 
 
-def test_blocks_are_the_repeated_modules() -> None:
-    def stack() -> nn.Module:
-        block = nn.TransformerEncoderLayer(8, 2, 16)
-        return nn.TransformerEncoder(block, 3, enable_nested_tensor=False)
+class EncoderAndDecoder(nn.Module):
+    """Of one class, as T5's are: they aren't what is repeated."""
 
-    # Encoder and decoder are siblings of one class, and not what is repeated.
-    model = nn.ModuleDict({"head": nn.Linear(8, 8), "body": nn.Sequential(stack(), nn.ReLU())})
-    assert [type(block).__name__ for block in find_blocks(model)] == ["TransformerEncoderLayer"] * 3
+    def __init__(self) -> None:
+        super().__init__()
+        block = nn.TransformerEncoderLayer(8, 2, 16)
+        self.encoder = nn.TransformerEncoder(block, 3, enable_nested_tensor=False)
+        self.decoder = nn.TransformerEncoder(block, 3, enable_nested_tensor=False)
+        self.heads = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+
+
+def test_blocks_are_the_repeated_modules() -> None:
+    found = [type(block).__name__ for block in find_blocks(EncoderAndDecoder())]
+    assert found == ["TransformerEncoderLayer"] * 6
     assert find_blocks(nn.Linear(2, 2)) == []
 
 
