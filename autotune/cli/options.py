@@ -165,7 +165,7 @@ ShareOption = Annotated[
 ]
 ForceOption = Annotated[
     bool,
-    typer.Option("--force", help="Take a file that isn't for this machine, or is unconfirmed."),
+    typer.Option("--force", help="Take a file that is unconfirmed, too."),
 ]
 OutputOption = Annotated[
     str | None,
