@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 
 from autotune.errors import FieldError, UserError
-from autotune.loop.plan import BASELINE_LAUNCHES
-from autotune.loop.study import plans
+from autotune.loop.plan import LEAST_LAUNCHES
+from autotune.loop.study import measurement_plan
 from autotune.machines import Place
 from autotune.model import DeviceKind
 from autotune.scoring.design import MIN_ROUNDS
@@ -77,10 +77,8 @@ def _amount(text: str, field: str, number: str, rule: str) -> float:
 
 def least_s(device: DeviceKind, window_s: float | None = None) -> float:
     """Seconds for the baseline, one candidate, and its confirmation."""
-    whole_s, candidate_s = (
-        plan.windows * plan.window_s + _START_S[device] for plan in plans(window_s)
-    )
-    return (BASELINE_LAUNCHES + 2 * MIN_ROUNDS) * whole_s + candidate_s
+    plan = measurement_plan(window_s)
+    return LEAST_LAUNCHES * (plan.windows * plan.window_s + _START_S[device])
 
 
 def check_budget(budget_s: float, device: DeviceKind, window_s: float | None = None) -> None:

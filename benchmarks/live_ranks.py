@@ -121,9 +121,9 @@ def show(found: dict[tuple[str, bool], list[Run]]) -> None:
             f"| {ratio([peak(r) for r in live], [peak(r) for r in fresh])} |"
         )
     print()
-    for fresh in (True, False):
-        seconds = [r.overhead_s for (_, f), runs in found.items() if f is fresh for r in runs]
-        how = "fresh" if fresh else "live"
+    for is_fresh in (True, False):
+        seconds = [r.overhead_s for (_, f), runs in found.items() if f is is_fresh for r in runs]
+        how = "fresh" if is_fresh else "live"
         print(f"{how}: {statistics.median(seconds):.3f} s of a trial aren't steps (median)")
 
 

@@ -34,8 +34,9 @@ from autotune.trainers.channel import Channel
 from autotune.trainers.measure import measure
 from autotune.trainers.parallelize import parallelize
 from autotune.trainers.rank import read_back, summarize
+from autotune.trainers.sources import build
 from autotune.trainers.step import Trainer
-from autotune.trainers.workload import build
+from autotune.trainers.workload import Context
 
 WORKERS = 2
 Loop = Callable[[dict[str, Any]], None]
@@ -51,7 +52,7 @@ def tiny_loop(config: dict[str, Any]) -> None:
     """What `autotune.trainers.rank` does once the ranks have met."""
     spec = decode(TrialSpec, config["spec"])
     device = torch.device("cpu")
-    workload = build(spec.workload, spec.seed, device)
+    workload = build(spec.workload, "", Context(device=device, seed=spec.seed))
     model = parallelize(workload, spec.settings, device)
     trainer = Trainer(workload, model, spec.settings, dist.get_rank(), device)
     recording = measure(trainer, spec.plan, Channel())

@@ -14,11 +14,11 @@ from threading import Event
 from typing import Self
 
 from autotune.executors.base import Launch
-from autotune.executors.channel import Channels
 from autotune.executors.local import RANK_COMMAND, LocalExecutor
 from autotune.executors.rank_environment import RankPlace, rank_environment
-from autotune.executors.rank_process import Rank, RankCommand
+from autotune.executors.rank_process import RankCommand
 from autotune.executors.rank_starter import RankStarter
+from autotune.executors.team import Team
 from autotune.model import encode
 from tests.netns import LINK, Host
 
@@ -48,7 +48,7 @@ class ShapedHostsExecutor(LocalExecutor):
         if (launch.nodes, launch.ranks_per_node) != (len(self._hosts), 1):
             raise ValueError(f"has to be 1 rank on each of {len(self._hosts)} nodes")
 
-    def _start(self, launch: Launch, channels: Channels, ranks: list[Rank], cancel: Event) -> None:
+    def _start(self, launch: Launch, team: Team, cancel: Event) -> None:
         launch.directory.mkdir(parents=True, exist_ok=True)
         spec = launch.directory.absolute() / "spec.json"
         spec.write_text(json.dumps(encode(launch.spec)))
@@ -56,12 +56,18 @@ class ShapedHostsExecutor(LocalExecutor):
             with _inside(self._hosts[0]):
                 store = stack.enter_context(socket.create_server((self._hosts[0].address, 0)))
             for rank, (host, starter) in enumerate(zip(self._hosts, self._starters, strict=True)):
-                with channels.open(rank) as channel, _inside(host):
-                    command = self._on_host(launch, spec, rank, channel, store)
-                    ranks.append(starter.start(command, cancel))
+                with team.channels.open(rank) as channel, _inside(host):
+                    command = self._on_host(launch, spec, rank, team, channel, store)
+                    team.ranks.append(starter.start(command, cancel))
 
     def _on_host(
-        self, launch: Launch, spec: Path, rank: int, channel: socket.socket, store: socket.socket
+        self,
+        launch: Launch,
+        spec: Path,
+        rank: int,
+        team: Team,
+        channel: socket.socket,
+        store: socket.socket,
     ) -> RankCommand:
         place = RankPlace(
             rank=rank,
@@ -77,7 +83,10 @@ class ShapedHostsExecutor(LocalExecutor):
             "GLOO_SOCKET_IFNAME": LINK,
         }
         variables = rank_environment(
-            os.environ, launch.spec.environment, place, cores=self.machine().cores
+            {**os.environ, **team.scratch.variables(os.environ)},
+            launch.spec.environment,
+            place,
+            cores=self.machine().cores,
         )
         fds = [place.channel_fd] + [store.fileno()] * (rank == 0)
         return RankCommand(

@@ -79,8 +79,8 @@ def run(
         typer.Option(
             "--window",
             metavar="DURATION",
-            help="Length of a measured window, of which a trial has five; those of the search are "
-            "half as long. Longer ones for steps that take seconds. Default: 0.5s.",
+            help="Length of a measured window, of which a trial has three to five. Longer ones for "
+            "steps that take seconds. Default: 0.25s.",
         ),
     ] = None,
     storage: StorageOption = None,

@@ -18,7 +18,7 @@ from autotune.executors.local import LocalExecutor
 from autotune.exporters.document import read, to_yaml
 from autotune.exporters.files import check_writable, write_atomically
 from autotune.exporters.fingerprint import changes, misfit
-from autotune.loop.study import plans
+from autotune.loop.study import measurement_plan
 from autotune.loop.verify import Arm, Verification, Verified, Verifier, restamped
 from autotune.machine_lock import machine_use
 from autotune.machines import LOCAL, Place, find_place
@@ -75,7 +75,7 @@ def verify(
 
     Exit codes: 0 it still holds, 4 it no longer holds, 5 not known, 2 usage, 130 interrupted.
     """
-    plan, _ = plans(None if window is None else seconds(window, "--window"))
+    plan = measurement_plan(None if window is None else seconds(window, "--window"))
     best = read(file)
     place = _place(best, file)
     if update:

@@ -11,6 +11,7 @@ from autotune.loop.fingerprint import fingerprint, versions
 from autotune.loop.history import mean_rate, reading
 from autotune.loop.ledger import Ledger, timed
 from autotune.loop.plan import LEAST_LAUNCHES, MARGIN, Plan, diverges, is_too_noisy
+from autotune.loop.rounds import Rounds, rates
 from autotune.model import (
     BestConfiguration,
     Candidate,
@@ -26,6 +27,7 @@ from autotune.model import (
 )
 from autotune.scoring.compare import ratios
 from autotune.scoring.design import MAX_ROUNDS, MIN_ROUNDS, shown_at_least
+from autotune.scoring.looks import share
 from autotune.scoring.parity import disparity
 from autotune.scoring.score import score
 from autotune.space.space import Space
@@ -64,10 +66,11 @@ def decide(plan: Plan, ledger: Ledger, device: DeviceKind) -> Decision:
         return _untried(plan, ledger)
     if not finalists:
         return _keep(plan, _nothing_close(plan, ledger))
-    rounds = _complete_rounds(plan, ledger)
+    rounds = plan.complete_rounds(ledger)
     if len(rounds[plan.baseline]) < LEAST_ROUNDS:
         return _unconfirmed(plan, ledger, finalists[0])
-    decision = _from_rounds(plan, rounds, device)
+    spent = share(plan.rounds_done(ledger), plan.rounds(ledger))
+    decision = _from_rounds(plan, rounds, spent, device)
     if len(rounds[plan.baseline]) < MIN_ROUNDS and decision.conclusion is Conclusion.IMPROVED:
         few = f"with {len(rounds[plan.baseline])} of the {MIN_ROUNDS} rounds that confirm"
         return replace(
@@ -87,22 +90,17 @@ def decide_early(plan: Plan, ledger: Ledger, why: str) -> Decision:
     )
 
 
-def _from_rounds(
-    plan: Plan, rounds: Mapping[Candidate, Sequence[Timings]], device: DeviceKind
-) -> Decision:
-    rates = {
-        arm: [score(measurement).samples_per_second for measurement in measurements]
-        for arm, measurements in rounds.items()
-    }
-    baseline = rates.pop(plan.baseline)
-    if not rates:
+def _from_rounds(plan: Plan, rounds: Rounds, spent: float, device: DeviceKind) -> Decision:
+    finalists = rates(rounds)
+    baseline = finalists.pop(plan.baseline)
+    if not finalists:
         return _keep(plan, "no finalist worked each time it was launched again")
-    intervals = ratios(baseline, rates)
-    shown = [arm for arm in rates if intervals[arm].low > 1]
+    intervals = ratios(baseline, finalists, share=spent)
+    shown = [arm for arm in finalists if intervals[arm].low > 1]
     faults = {arm: unfit(rounds[arm], rounds[plan.baseline], device) for arm in shown}
     fit = [arm for arm in shown if not faults[arm]]
     if fit:
-        winner = _winner(fit, rates)
+        winner = _winner(fit, finalists)
         ratio = intervals[winner]
         return Decision(
             conclusion=Conclusion.IMPROVED,
@@ -126,14 +124,14 @@ def _from_rounds(
     return _keep(plan, why, ratio, best)
 
 
-def _winner(arms: Sequence[Candidate], rates: Mapping[Candidate, Sequence[float]]) -> Candidate:
+def _winner(arms: Sequence[Candidate], found: Mapping[Candidate, Sequence[float]]) -> Candidate:
     """The one that the search thought best, unless a later one is shown to be faster.
 
     Taking the best reading would claim its luck as well.
     """
     chosen = arms[0]
     for arm in arms[1:]:
-        if ratios(rates[chosen], {arm: rates[arm]})[arm].low > 1:
+        if ratios(found[chosen], {arm: found[arm]})[arm].low > 1:
             chosen = arm
     return chosen
 
@@ -233,19 +231,6 @@ def _keep(
         ratio=ratio,
         compared=compared,
     )
-
-
-def _complete_rounds(plan: Plan, ledger: Ledger) -> dict[Candidate, list[Timings]]:
-    """For each arm that never failed, its measurements in rounds that all such arms completed."""
-    launches = ledger.confirmations
-    arms = [
-        arm
-        for arm in plan.arms(ledger)
-        if arm == plan.baseline or all(trial.scored for trial in launches.get(arm, []))
-    ]
-    count = min((len(launches.get(arm, [])) for arm in arms), default=0)
-    usable = [index for index in range(count) if all(launches[arm][index].scored for arm in arms)]
-    return {arm: [m for index in usable if (m := launches[arm][index].scored)] for arm in arms}
 
 
 def _percent(ratio: float) -> str:

@@ -11,6 +11,8 @@ from functools import cached_property
 
 from autotune.loop.ledger import Ledger
 from autotune.model import Candidate
+from autotune.scoring.design import WORTHWHILE
+from autotune.scoring.improvement import expected_improvement
 from autotune.strategies.base import Comparison, SearchStrategy
 
 FINALISTS = 2
@@ -18,8 +20,13 @@ MAX_LAUNCHES = 5
 """Of one contender; more than that is what confirmation is for."""
 MOST_CONTENDERS = 12
 CLOSE = 1.64
-"""Standard errors of a difference within which a candidate may be the better one: it is missed in
-one case of twenty."""
+"""Standard errors of a difference beyond which one case of twenty lies."""
+
+WORTH = 0.001
+"""Expected gain, relative, of taking the better one of two, for which it is worth finding out."""
+WORTH_A_FINALIST = 0.002
+"""Expected gain, relative, for which a second candidate is confirmed as well: it costs half as many
+launches again, and a wider interval."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,27 +42,39 @@ class Beliefs:
         working = [arm.candidate for arm in arms if arm.rates and not arm.failed]
         return sorted(working, key=lambda candidate: -self.compare(candidate, working[0]).ahead)
 
-    def may_beat(self, candidate: Candidate, other: Candidate) -> bool:
-        """Whether it is open that `candidate` is better than `other`."""
-        if not self.ledger.has_measured(other):
-            return True
-        return self.at_most(candidate, other) >= 0
+    def may_gain(self, candidate: Candidate, other: Candidate) -> bool:
+        """Whether it is open that `candidate` is better than `other`, by something that matters."""
+        return not self.ledger.has_measured(other) or self.worth(candidate, other) >= WORTH
 
     def at_most(self, candidate: Candidate, other: Candidate) -> float:
         """How far `candidate` may be ahead of `other`, in log(score)."""
         found = self.compare(candidate, other)
         return found.ahead + CLOSE * found.deviation
 
+    def worth(self, candidate: Candidate, other: Candidate) -> float:
+        """What `candidate` is expected to gain over `other` if the better one is taken."""
+        found = self.compare(candidate, other)
+        return expected_improvement(found.ahead, found.deviation)
+
     def sure_gain(self, candidate: Candidate, other: Candidate) -> float:
         """What `candidate` is better by than `other` almost surely, relative; 0 or more."""
         found = self.compare(candidate, other)
         return max(0.0, math.expm1(found.ahead - CLOSE * found.deviation))
+
+    def is_in_doubt(self, candidate: Candidate, other: Candidate) -> bool:
+        """Whether one reading of `candidate` tells too little of a gain over `other`."""
+        found = self._by_readings(candidate, other)
+        open_ = CLOSE * found.deviation
+        return open_ > math.log1p(WORTHWHILE) and found.ahead + open_ > 0
 
     def compare(self, one: Candidate, other: Candidate) -> Comparison:
         """What is thought of the two."""
         believed = self.strategy.compare(one, other)
         if believed is not None:
             return believed
+        return self._by_readings(one, other)
+
+    def _by_readings(self, one: Candidate, other: Candidate) -> Comparison:
         launches = [len(self.ledger.arms[arm].rates) for arm in (one, other)]
         return Comparison(
             ahead=self.ledger.log_score(one) - self.ledger.log_score(other),
@@ -80,7 +99,7 @@ class Contest:
         chosen: list[Candidate] = []
         for candidate in beliefs.ranked():
             plain = idle.reduced(candidate)
-            if plain not in seen and beliefs.may_beat(candidate, baseline):
+            if plain not in seen and beliefs.may_gain(candidate, baseline):
                 seen.add(plain)
                 chosen.append(candidate)
             if len(chosen) == MOST_CONTENDERS:
@@ -91,12 +110,14 @@ class Contest:
     def rivals(self) -> Sequence[Candidate]:
         """Those that may be better than the first, which is among them."""
         best = self.contenders[:1]
-        return [*best, *(c for c in self.contenders[1:] if self.beliefs.may_beat(c, best[0]))]
+        return [*best, *(c for c in self.contenders[1:] if self.beliefs.may_gain(c, best[0]))]
 
     @property
     def finalists(self) -> list[Candidate]:
-        """Who is confirmed: the best, and the second if it may be better."""
-        return list(self.rivals[:FINALISTS])
+        """Who is confirmed: the best, and the second if that is likely enough to gain something."""
+        best = self.rivals[:1]
+        others = self.rivals[1:FINALISTS]
+        return [*best, *(c for c in others if self.beliefs.worth(c, best[0]) >= WORTH_A_FINALIST)]
 
     def next(self) -> Candidate | None:
         """Who is launched again; None when that would change little.

@@ -110,6 +110,11 @@ class Ledger:
     def has_measured(self, candidate: Candidate) -> bool:
         return candidate in self.arms and bool(self.arms[candidate].rates)
 
+    def launches(self, candidate: Candidate) -> int:
+        """How often a candidate completed; 0 for one that fails."""
+        arm = self.arms.get(candidate)
+        return len(arm.rates) if arm and not arm.failed else 0
+
     def launch_s(self) -> float:
         """Seconds that a launch takes that isn't stopped early; 0 before the first.
 
@@ -159,8 +164,10 @@ class Ledger:
 
     def _learn_noise(self) -> None:
         self.has_repeats = True
+        # Others are launched again because they read well: their later readings tend to be lower.
+        scheduled = {trial.candidate for trial in self.baselines}
+        self.drift = drift([arm.rates for arm in self.arms.values() if arm.candidate in scheduled])
         repeated = [arm.rates for arm in self.arms.values() if len(arm.rates) > 1]
-        self.drift = drift(repeated)
         pool = Pool(PRIOR_LAUNCH)
         for rates in repeated:
             pool.add([self.drift.corrected(one.log_rate, one.at_s) for one in rates])

@@ -4,11 +4,13 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from autotune.loop.contest import FINALISTS, Contest
+from autotune.loop.contest import FINALISTS, Beliefs, Contest
 from autotune.loop.failures import hopeless
 from autotune.loop.ledger import Ledger
-from autotune.model import Candidate, Outcome, Phase, StudySpec
+from autotune.loop.rounds import complete_rounds, is_futile, noise_with
+from autotune.model import Candidate, Outcome, Phase, StudySpec, Timings
 from autotune.scoring.design import MAX_ROUNDS, MIN_ROUNDS, rounds_needed, shown_at_least
+from autotune.scoring.noise import Noise
 from autotune.strategies.base import SearchStrategy
 
 BASELINE_LAUNCHES = 3
@@ -16,7 +18,7 @@ NOISY_LAUNCHES = 5
 """Of the baseline, before a machine is given up as too noisy."""
 BASELINE_EVERY = 10
 """Search trials between further launches of the baseline, which show noise and drift."""
-MOST_CONTESTS = 36
+MOST_CONTESTS = 48
 """Fresh launches of contenders, all together."""
 CONFIRM_SHARE = 0.6
 """Most of a time budget that confirmation may be given beyond its least, at the search's cost."""
@@ -24,7 +26,7 @@ MARGIN = 1.1
 """What launches may take longer than before."""
 LEAST_LAUNCHES = BASELINE_LAUNCHES + 1 + 2 * MIN_ROUNDS
 """Of the smallest study that can confirm anything."""
-INDISTINCT = 0.25
+INDISTINCT = 0.17
 """Log ratio: a machine on which no smaller gain can be shown tells nothing."""
 
 
@@ -82,14 +84,22 @@ class Plan:
         return ([self.baseline] if runs else []) + self.finalists(ledger)
 
     def rounds(self, ledger: Ledger) -> int:
-        """How many rounds confirmation takes, by what is known before it."""
-        return self._rounds(ledger, self.finalists(ledger))
+        """How many rounds confirmation takes: by the gain that the search leaves in no doubt.
 
-    def _rounds(self, ledger: Ledger, finalists: Sequence[Candidate]) -> int:
+        And by the noise, of which the first rounds tell more.
+        """
+        noise = noise_with(ledger.noise, self.complete_rounds(ledger), self.baseline)
+        return self._rounds(ledger, self.finalists(ledger), noise)
+
+    def complete_rounds(self, ledger: Ledger) -> dict[Candidate, list[Timings]]:
+        """What the rounds measured that all arms completed."""
+        return complete_rounds(self.arms(ledger), self.baseline, ledger.confirmations)
+
+    def _rounds(self, ledger: Ledger, finalists: Sequence[Candidate], noise: Noise) -> int:
         if not finalists or not ledger.has_measured(self.baseline):
             return MIN_ROUNDS
         gain = self._contest(ledger).beliefs.sure_gain(finalists[0], self.baseline)
-        return rounds_needed(ledger.noise.cautious, gain, len(finalists))
+        return rounds_needed(noise.launch, gain, len(finalists))
 
     def _contest(self, ledger: Ledger) -> Contest:
         """Of the trials before confirmation: worked out once for each number of them."""
@@ -143,15 +153,26 @@ class Plan:
             # As long as nothing is better, time is kept for one finalist that may still turn up.
             return least_s
         finalists = [ledger.leading] * FINALISTS
-        launches = self._rounds(ledger, finalists) * (1 + FINALISTS) + MOST_CONTESTS
+        launches = self._rounds(ledger, finalists, ledger.noise) * (1 + FINALISTS) + MOST_CONTESTS
         return max(least_s, min(launch_s * launches, self.spec.budget_s * CONFIRM_SHARE))
 
     def _second_look(self, ledger: Ledger, elapsed_s: float) -> Step | None:
-        """A new leader is launched again at once, so that luck doesn't steer the search."""
+        """What one reading must not decide is launched again at once: luck would steer the search.
+
+        That is a new leader, and what much of the search turns on.
+        """
         leading = ledger.leading
-        if leading is None or leading == self.baseline or len(ledger.arms[leading].rates) > 1:
-            return None
-        return self._fresh_launch(leading, ledger, elapsed_s)
+        if leading is not None and leading != self.baseline and ledger.launches(leading) == 1:
+            return self._fresh_launch(leading, ledger, elapsed_s)
+        last = [trial.candidate for trial in ledger.searched[-1:]]
+        doubted = [c for c in last if c in self.strategy.pivotal and self._is_in_doubt(c, ledger)]
+        return self._fresh_launch(doubted[0], ledger, elapsed_s) if doubted else None
+
+    def _is_in_doubt(self, candidate: Candidate, ledger: Ledger) -> bool:
+        if ledger.launches(candidate) != 1 or not ledger.has_measured(self.baseline):
+            return False
+        beliefs = Beliefs(ledger=ledger, strategy=self.strategy)
+        return beliefs.is_in_doubt(candidate, self.baseline)
 
     def _contend(self, ledger: Ledger, elapsed_s: float) -> Step | None:
         contender = self._contest(ledger).next()
@@ -165,16 +186,29 @@ class Plan:
             return None
         return Step(phase=Phase.CONTEND, candidate=contender)
 
+    def rounds_done(self, ledger: Ledger) -> int:
+        """How many rounds have been launched completely."""
+        return sum(map(len, ledger.confirmations.values())) // len(self.arms(ledger))
+
     def _confirm(self, ledger: Ledger, elapsed_s: float) -> Step | None:
+        if not self.finalists(ledger):
+            return None
         arms = self.arms(ledger)
         done = sum(map(len, ledger.confirmations.values()))
-        if not self.finalists(ledger) or done >= self.rounds(ledger) * len(arms):
-            return None
-        if done % len(arms) == 0 and not self._fits(len(arms) * ledger.launch_s(), elapsed_s):
+        if done % len(arms) == 0 and not self._has_another_round(ledger, elapsed_s):
             return None
         order = list(arms)
         random.Random(f"{self.spec.seed}:round:{done // len(arms)}").shuffle(order)
         return Step(phase=Phase.CONFIRM, candidate=order[done % len(arms)])
+
+    def _has_another_round(self, ledger: Ledger, elapsed_s: float) -> bool:
+        """Whether more rounds are needed, and fit the time."""
+        planned, done = self.rounds(ledger), self.rounds_done(ledger)
+        if done >= planned:
+            return False
+        if is_futile(self.complete_rounds(ledger), self.baseline, done, planned):
+            return False
+        return self._fits(len(self.arms(ledger)) * ledger.launch_s(), elapsed_s)
 
     def _fits(self, seconds: float, elapsed_s: float) -> bool:
         return self.spec.budget_s is None or elapsed_s + seconds <= self.spec.budget_s

@@ -39,10 +39,6 @@ from autotune.space.memory import Capacity
 from autotune.space.space import Space
 from autotune.strategies.base import SearchStrategy
 
-_SEARCH_SHARE = 0.5
-"""Length of the search's windows, of the others': a single launch tells no more than launches
-differ, however long it is measured."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class StudyEnd:
@@ -163,11 +159,9 @@ class StudyRunner:
         )
 
     def _measurement_for(self, phase: Phase) -> MeasurementPlan:
-        whole, search = plans(self.study.spec.window_s)
-        if phase is Phase.SEARCH:
-            return search
         # It takes some steps more, which the search doesn't pay for.
-        return replace(whole, communication=phase is Phase.CONFIRM)
+        plan = measurement_plan(self.study.spec.window_s)
+        return replace(plan, communication=phase is Phase.CONFIRM)
 
     def _on_window(self, race: Race, window: Window) -> Verdict:
         self.observer.window_closed(window)
@@ -219,10 +213,9 @@ class StudyRunner:
         )
 
 
-def plans(window_s: float | None) -> tuple[MeasurementPlan, MeasurementPlan]:
-    """How trials measure, and those of the search; `window_s` is None for the default."""
-    whole = MeasurementPlan() if window_s is None else MeasurementPlan(window_s=window_s)
-    return whole, replace(whole, window_s=_SEARCH_SHARE * whole.window_s)
+def measurement_plan(window_s: float | None) -> MeasurementPlan:
+    """How trials measure; `window_s` is None for the default."""
+    return MeasurementPlan() if window_s is None else MeasurementPlan(window_s=window_s)
 
 
 def _record(

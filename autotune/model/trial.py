@@ -34,7 +34,7 @@ class MeasurementPlan:
     """Steps are warm-up until their times have settled (docs/scoring.md), or until one of these is
     reached. The first step's seconds, in which it may compile, don't count."""
     windows: int = 5
-    window_s: float = 0.5
+    window_s: float = 0.25
     """Length that a window aims at; its number of steps follows from the warm-up's last ones."""
     max_steps_per_window: int = 200
     communication: bool = False

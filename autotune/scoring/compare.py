@@ -9,6 +9,7 @@ Source: Montgomery, Design and Analysis of Experiments, chapter 4.1.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeVar
 
@@ -20,12 +21,30 @@ CONFIDENCE = 0.95
 Arm = TypeVar("Arm")
 
 
-def ratios(
-    baseline: Sequence[float],
-    finalists: Mapping[Arm, Sequence[float]],
-    confidence: float = CONFIDENCE,
-) -> dict[Arm, Ratio]:
-    """The ratio of each finalist to the baseline, with intervals that hold together.
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """One finalist less the baseline, in log(samples/s)."""
+
+    ahead: float
+    error: float
+    """Standard error of `ahead`."""
+    freedom: int
+
+    def ratio(self, tail: float, confidence: float) -> Ratio:
+        """With the t interval that leaves `tail` on each side."""
+        margin = float(stdtrit(self.freedom, 1 - tail)) * self.error
+        return Ratio(
+            estimate=math.exp(self.ahead),
+            low=math.exp(self.ahead - margin),
+            high=math.exp(self.ahead + margin),
+            confidence=confidence,
+        )
+
+
+def contrasts(
+    baseline: Sequence[float], finalists: Mapping[Arm, Sequence[float]]
+) -> dict[Arm, Contrast]:
+    """How far each finalist is ahead of the baseline.
 
     All sequences hold samples/s, one for each round, in the order of rounds. Needs two rounds or
     more and a finalist; raises ValueError otherwise.
@@ -36,18 +55,26 @@ def ratios(
     table = [[math.log(value) for value in arm] for arm in (baseline, *finalists.values())]
     freedom = (rounds - 1) * (len(table) - 1)
     error = math.sqrt(_residual_squares(table) / freedom * 2 / rounds)
-    tail = (1 - confidence) / 2 / len(finalists)
-    margin = float(stdtrit(freedom, 1 - tail)) * error
-    result = {}
-    for arm, logs in zip(finalists, table[1:], strict=True):
-        centre = fmean(logs) - fmean(table[0])
-        result[arm] = Ratio(
-            estimate=math.exp(centre),
-            low=math.exp(centre - margin),
-            high=math.exp(centre + margin),
-            confidence=confidence,
-        )
-    return result
+    return {
+        arm: Contrast(ahead=fmean(logs) - fmean(table[0]), error=error, freedom=freedom)
+        for arm, logs in zip(finalists, table[1:], strict=True)
+    }
+
+
+def ratios(
+    baseline: Sequence[float],
+    finalists: Mapping[Arm, Sequence[float]],
+    confidence: float = CONFIDENCE,
+    share: float = 1.0,
+) -> dict[Arm, Ratio]:
+    """The ratio of each finalist to the baseline, with intervals that hold together.
+
+    `share` is what these intervals may spend of the error, the rest of which other looks at the
+    same rounds may spend. Raises ValueError as `contrasts` does.
+    """
+    tail = share * (1 - confidence) / 2 / max(1, len(finalists))
+    found = contrasts(baseline, finalists)
+    return {arm: contrast.ratio(tail, confidence) for arm, contrast in found.items()}
 
 
 def _residual_squares(table: Sequence[Sequence[float]]) -> float:

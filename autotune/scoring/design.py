@@ -8,10 +8,10 @@ from autotune.scoring.compare import CONFIDENCE
 
 MIN_ROUNDS = 5
 """Fewer leave an answer unconfirmed."""
-MAX_ROUNDS = 24
-POWER = 0.95
+MAX_ROUNDS = 40
+POWER = 0.9
 """Chance that a true gain of the size hoped for is shown."""
-WORTHWHILE = 0.05
+WORTHWHILE = 0.03
 """Gains below this may go unnoticed."""
 
 

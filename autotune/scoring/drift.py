@@ -9,8 +9,8 @@ from scipy.special import stdtrit
 
 CONFIDENCE = 0.99
 """A drift is corrected for if it is shown this clearly: correcting for noise would add noise."""
-_LEAST = 4
-"""Readings of repeated candidates, below which nothing can be said."""
+_LEAST = 6
+"""Readings below which nothing is said: a trend through few early ones is far off later on."""
 
 
 @dataclass(frozen=True, kw_only=True)

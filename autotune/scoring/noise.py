@@ -5,7 +5,7 @@ All figures are standard deviations of log(samples/s), which for small ones is t
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 PRIOR_LAUNCH = 0.035
@@ -27,13 +27,11 @@ class Noise:
     freedom: int = PRIOR_FREEDOM
     """Degrees of freedom of `launch`."""
 
-    @property
-    def cautious(self) -> float:
-        """`launch` and one standard error of its own, to plan by: a lucky one plans too little.
-
-        Source: the asymptotic relative error of a standard deviation, 1 / sqrt(2 freedom).
-        """
-        return self.launch * (1 + 1 / math.sqrt(2 * self.freedom))
+    def pooled(self, deviation: float, freedom: int) -> "Noise":
+        """With another estimate of `launch` taken in, of so many degrees of freedom."""
+        squares = self.freedom * self.launch**2 + freedom * deviation**2
+        together = self.freedom + freedom
+        return replace(self, launch=math.sqrt(squares / together), freedom=together)
 
 
 class Pool:

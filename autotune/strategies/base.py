@@ -1,6 +1,7 @@
 """What every search strategy promises."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from autotune.model import Candidate
@@ -28,6 +29,9 @@ class SearchStrategy(ABC):
     patience: int | None = 40
     """Trials without a better one, after which none is likely; None for a strategy that judges by
     itself, or tries everything."""
+
+    pivotal: Collection[Candidate] = ()
+    """Candidates that much of the search turns on: on a noisy machine they are launched twice."""
 
     @abstractmethod
     def ask(self) -> Candidate | None:

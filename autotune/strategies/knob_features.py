@@ -17,8 +17,8 @@ COMBINATION = 0.1
 """What large knobs may do together beyond what each does."""
 OWN = 0.02
 """What a candidate has beyond the sum of its effects, which no sum can say."""
-LEVEL = 1.0
-"""Of the baseline's own level about the first reading."""
+LEVEL: dict[Hashable, float] = {"level": 1.0}
+"""What is not an effect: the baseline's own level about the first reading."""
 
 
 def features(space: Space, candidate: Candidate) -> dict[Hashable, float]:
@@ -42,9 +42,9 @@ def features(space: Space, candidate: Candidate) -> dict[Hashable, float]:
     return found
 
 
-def level(candidate: Candidate | None = None) -> dict[Hashable, float]:
-    """What is not an effect: the baseline's level, and what a `candidate` has for itself alone."""
-    return {"level": LEVEL} if candidate is None else {"level": LEVEL, ("own", candidate): OWN}
+def own(candidate: Candidate) -> dict[Hashable, float]:
+    """What a candidate has for itself alone."""
+    return {("own", candidate): OWN}
 
 
 def _steps(question: Question, value: object) -> list[tuple[str, ...]]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 Features = Mapping[Hashable, float]
 """The features that are 1, each with the standard deviation of its weight's prior."""
 Index = NDArray[np.intp]
+
 SCALES = (1.0, 0.5, 0.25, 0.12)
 """Of the prior's standard deviations: on many machines most settings do less than they could."""
 _GROWTH = 64

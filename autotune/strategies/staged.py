@@ -14,15 +14,15 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from autotune.model import Candidate, KnobValue
+from autotune.scoring.improvement import expected_improvement, told_by_one
 from autotune.scoring.noise import PRIOR_LAUNCH, Pool
 from autotune.space.conditions import same
 from autotune.space.knob import Effect
 from autotune.space.space import Question, Space, default_of
 from autotune.strategies.base import Comparison, SearchStrategy
-from autotune.strategies.knob_features import features, level
+from autotune.strategies.knob_features import LEVEL, features, own
 from autotune.strategies.linear_model import LinearModel
 
 WORTH = 0.001
@@ -47,8 +47,12 @@ class StagedStrategy(SearchStrategy):
     def __init__(self, space: Space, seed: int) -> None:
         self._space = space
         self._seed = seed
-        self._large = large_changes(space)
+        self._screening = (
+            *single_changes(space, Effect.LARGE),
+            *single_changes(space, Effect.MEDIUM),
+        )
         """The first stage, which is gone through whatever it shows."""
+        self.pivotal = frozenset(single_changes(space, Effect.LARGE))
         self._told: dict[Candidate, list[float]] = {}
         """log(score) of each launch; none for what can't work."""
         self._order: list[tuple[Candidate, float]] = []
@@ -63,7 +67,7 @@ class StagedStrategy(SearchStrategy):
         self._index: dict[Candidate, NDArray[np.intp]] = {}
 
     def ask(self) -> Candidate | None:
-        if untried := next((c for c in self._large if c not in self._told), None):
+        if untried := next((c for c in self._screening if c not in self._told), None):
             return untried
         if not self._order:
             return next(iter(self._pool([self._space.baseline()])), None)
@@ -103,8 +107,9 @@ class StagedStrategy(SearchStrategy):
 
     def _known(self, candidate: Candidate) -> NDArray[np.intp]:
         if candidate not in self._index:
-            special = level(candidate if candidate in self._own else None)
-            self._index[candidate] = self._model.index(features(self._space, candidate), special)
+            alone = own(candidate) if candidate in self._own else {}
+            effects = {**features(self._space, candidate), **alone}
+            self._index[candidate] = self._model.index(effects, LEVEL)
         return self._index[candidate]
 
     def _bases(self) -> list[Candidate]:
@@ -132,9 +137,10 @@ class StagedStrategy(SearchStrategy):
         return self._model.predict(self._known(candidate))
 
     def _worth(self, candidate: Candidate, best: float) -> float:
-        """Expected improvement over `best`, times the chance that the candidate works."""
+        """What a launch of it is expected to show beyond `best`, times the chance that it works."""
         mean, deviation = self._predict(candidate)
-        return self._chance(candidate) * expected_improvement(mean - best, deviation)
+        shown = told_by_one(deviation, self._noise)
+        return self._chance(candidate) * expected_improvement(mean - best, shown)
 
     def _chance(self, candidate: Candidate) -> float:
         """By its least proven value: a value that has never failed counts as good.
@@ -159,13 +165,13 @@ class StagedStrategy(SearchStrategy):
             self._learn(candidate, reading - self._centre)
 
 
-def large_changes(space: Space) -> tuple[Candidate, ...]:
-    """The baseline with one large knob changed: each of its values once."""
+def single_changes(space: Space, effect: Effect) -> tuple[Candidate, ...]:
+    """The baseline with one knob of this effect changed: each of its values once."""
     base = space.baseline()
     return tuple(
         _changed(space, base, question.knob.name, other)
         for question, value in space.questions(base)
-        if question.knob.effect is Effect.LARGE
+        if question.knob.effect is effect
         for other in question.values
         if not same(other, value)
     )
@@ -186,14 +192,6 @@ def _changed(space: Space, base: Candidate, name: str, value: KnobValue) -> Cand
         return known[0] if known else default_of(question.knob, question.values)
 
     return space.build(choose)
-
-
-def expected_improvement(ahead: float, deviation: float) -> float:
-    """Of a normal variable with mean `ahead` over 0."""
-    if deviation <= 0:
-        return max(0.0, ahead)
-    z = ahead / deviation
-    return float(ahead * ndtr(z) + deviation * math.exp(-z * z / 2) / math.sqrt(2 * math.pi))
 
 
 def _values(candidate: Candidate) -> list[tuple[str, str]]:

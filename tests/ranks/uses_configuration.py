@@ -12,7 +12,8 @@ import autotune
 from autotune.trainers.collectives import counted
 from autotune.trainers.ddp import effective_ddp
 from autotune.trainers.fsdp import effective_fsdp
-from autotune.trainers.workload import build
+from autotune.trainers.sources import build
+from autotune.trainers.workload import Context
 
 STEPS = 3
 
@@ -30,7 +31,7 @@ def main(out: str, *paths: str) -> None:
 
 
 def train(config: autotune.Configuration) -> dict[str, Any]:
-    workload = build("tiny", 0, torch.device("cpu"))
+    workload = build("tiny", "", Context(device=torch.device("cpu"), seed=0))
     model = config.parallelize(workload.model)
     accumulation = config.accumulation(model)
     optimizer = workload.optimizer(model.parameters())

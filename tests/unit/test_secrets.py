@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.cli.run import _resume_command
+from autotune.cli.controller import _resume_command
+from autotune.compose import Launching
 from autotune.executors.base import Launch, LaunchEnd, OnWindow
 from autotune.loop.study import StudyRunner
 from autotune.model import Outcome
@@ -91,7 +92,7 @@ def test_no_text_is_too_odd_to_be_looked_at(text: str, seed: str) -> None:
 
 def test_the_command_to_resume_with_has_no_password() -> None:
     url = "postgresql://ann:hunter2@db/tunes?password=hunter2"
-    command = _resume_command(a_study(), url, cold=False)
+    command = _resume_command(a_study(), url, Launching())
     assert command == "autotune resume r --storage 'postgresql://ann:***@db/tunes?password=***'"
 
 

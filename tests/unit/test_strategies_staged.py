@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from autotune.model import Candidate
+from autotune.scoring.improvement import expected_improvement
 from autotune.space.catalogue import load_knobs
 from autotune.space.facts import Facts
 from autotune.space.knob import Effect
 from autotune.space.space import Space
 from autotune.strategies.knob_features import features
 from autotune.strategies.linear_model import LinearModel
-from autotune.strategies.staged import StagedStrategy, expected_improvement, neighbours
+from autotune.strategies.staged import StagedStrategy, neighbours
 from tests.fakes import MACHINE
 from tests.unit.test_loop import TARGET
 
@@ -70,6 +71,28 @@ def test_few_launches_find_what_is_nearly_the_best() -> None:
         launches.append(len(tried))
     assert sum(one <= 0.02 for one in behind) >= 19
     assert sum(launches) / len(launches) < len(everything) / 4
+
+
+def test_every_value_that_is_not_small_is_tried_alone_first() -> None:
+    base = SPACE.baseline()
+    tried = search(lambda _: 5.0, 0.01, 0)  # type: ignore[arg-type]
+    single = [candidate for candidate in tried if alone(candidate, base)]
+    assert tried[: len(single)] == single
+    assert {"bucket_cap_mb", "activation_checkpointing", "strategy"} <= {
+        name for candidate in single for name in candidate.differences(base)
+    }
+    assert StagedStrategy(SPACE, 0).pivotal <= set(single)
+
+
+def alone(candidate: Candidate, base: Candidate) -> bool:
+    """Whether one knob is changed, and what that brings along."""
+    changed = [name for name in candidate.differences(base) if name in base]
+    return len(changed) == 1 and not {"forward_prefetch"} & set(changed)
+
+
+def test_a_noisy_machine_is_searched_less_since_launches_tell_less() -> None:
+    counts = [len(search(Landscape(3), noise, 0)) for noise in (0.005, 0.1)]
+    assert counts[1] < counts[0]
 
 
 def test_what_always_fails_is_left_alone() -> None:

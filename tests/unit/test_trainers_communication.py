@@ -14,8 +14,9 @@ from autotune.trainers import communication
 from autotune.trainers.communication import communication_share
 from autotune.trainers.device_trace import Span, exposed_us
 from autotune.trainers.parallelize import parallelize
+from autotune.trainers.sources import build
 from autotune.trainers.step import Trainer
-from autotune.trainers.workload import build
+from autotune.trainers.workload import Context
 
 CPU = torch.device("cpu")
 
@@ -49,7 +50,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def trainer(clock: Clock, settings: TrainingSettings) -> Trainer:
-    workload = build("tiny", 0, CPU)
+    workload = build("tiny", "", Context(device=CPU, seed=0))
     made = Trainer(workload, parallelize(workload, settings, CPU), settings, 0, CPU)
     made.optimizer.step = clock.takes(1.0, made.optimizer.step)  # type: ignore[method-assign]
     for _ in range(2):

@@ -9,15 +9,16 @@ import torch
 import torch.distributed as dist
 
 from autotune.model import ActivationCheckpointing, MeasurementPlan, TrainingSettings
-from autotune.model.protocol import FailureKind, Message, Verdict, WindowDone
+from autotune.model.protocol import FailureKind, Message, Progress, Verdict, WindowDone
 from autotune.trainers.channel import Channel
 from autotune.trainers.collectives import counted
 from autotune.trainers.failures import RankError
 from autotune.trainers.measure import measure
 from autotune.trainers.parallelize import parallelize
 from autotune.trainers.readback import effective
+from autotune.trainers.sources import build
 from autotune.trainers.step import Trainer
-from autotune.trainers.workload import Batch, build
+from autotune.trainers.workload import Batch, Context
 
 CPU = torch.device("cpu")
 SETTINGS = TrainingSettings(micro_batch=2, accumulation_steps=2, bucket_cap_mb=3)
@@ -47,7 +48,7 @@ def _alone() -> Iterator[None]:
 
 def trainer(settings: TrainingSettings = SETTINGS, broken_from: int | None = None) -> Trainer:
     """A trainer on one rank; from step `broken_from` on its loss is infinite."""
-    workload = build("tiny", 0, CPU)
+    workload = build("tiny", "", Context(device=CPU, seed=0))
     loss = workload.loss
     made: list[Trainer] = []
 
@@ -68,7 +69,10 @@ def test_windows_hold_as_many_steps_as_the_plan_allows() -> None:
     recording = measure(trainer(), plan, launcher)
     assert [window.steps for window in recording.windows] == [2, 2, 2]
     assert [window.samples for window in recording.windows] == [8, 8, 8]
-    assert launcher.messages == [WindowDone(window=window) for window in recording.windows]
+    assert launcher.messages == [
+        *(Progress(steps=steps) for steps in range(2)),
+        *(WindowDone(window=window) for window in recording.windows),
+    ]
     assert len(recording.losses) == len(recording.gradient_norms) == 2 + 6
     assert recording.warmup_s > 0
 

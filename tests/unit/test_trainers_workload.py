@@ -7,7 +7,8 @@ from autotune.errors import FieldError
 from autotune.model import Form, TransformerConfig
 from autotune.trainers import text
 from autotune.trainers.preload import preload
-from autotune.trainers.workload import MASK, MASKED_SHARE, Workload, build, transformer_workload
+from autotune.trainers.sources import build
+from autotune.trainers.workload import MASK, MASKED_SHARE, Context, Workload, transformer_workload
 
 CPU = torch.device("cpu")
 ENCODER = TransformerConfig(
@@ -19,7 +20,7 @@ ENCODER = TransformerConfig(
 @pytest.fixture(params=["decoder", "encoder"])
 def workload(request: pytest.FixtureRequest) -> Workload:
     if request.param == "decoder":
-        return build("tiny", 0, CPU)
+        return build("tiny", "", Context(device=CPU, seed=0))
     return transformer_workload(ENCODER, 0, CPU)
 
 
@@ -34,14 +35,16 @@ def test_a_global_batch_is_the_same_however_it_is_sliced(workload: Workload) -> 
 
 def test_samples_differ_by_index_step_and_seed() -> None:
     batches = [
-        build("tiny", seed, CPU).batch(step, 0, 8).tokens for seed in (0, 1) for step in (0, 1)
+        build("tiny", "", Context(device=CPU, seed=seed)).batch(step, 0, 8).tokens
+        for seed in (0, 1)
+        for step in (0, 1)
     ]
     rows = torch.cat(batches)
     assert len({tuple(row.tolist()) for row in rows}) == len(rows)
 
 
 def test_a_decoder_predicts_the_next_byte() -> None:
-    batch = build("tiny", 0, CPU).batch(0, 0, 4)
+    batch = build("tiny", "", Context(device=CPU, seed=0)).batch(0, 0, 4)
     assert torch.equal(batch.tokens[:, 1:], batch.targets[:, :-1])
     assert batch.positions is None
 
@@ -87,7 +90,8 @@ def test_scramble_is_splitmix64() -> None:
 
 def test_weights_follow_from_the_seed() -> None:
     first, again, other = (
-        next(iter(build("tiny", seed, CPU).model.parameters())) for seed in (3, 3, 4)
+        next(iter(build("tiny", "", Context(device=CPU, seed=seed)).model.parameters()))
+        for seed in (3, 3, 4)
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -95,4 +99,4 @@ def test_weights_follow_from_the_seed() -> None:
 
 def test_an_unknown_workload_is_told_with_those_there_are() -> None:
     with pytest.raises(FieldError, match="did you mean 'tiny'"):
-        build("tinny", 0, CPU)
+        build("tinny", "", Context(device=CPU, seed=0))
