@@ -12,7 +12,7 @@ from autotune.storage.folder import data_folder, default_url
 from autotune.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from autotune.storage.location import open_store, without_password
+    from autotune.storage.location import open_store
     from autotune.storage.sql import SqlStore
 
 __all__ = [
@@ -22,12 +22,10 @@ __all__ = [
     "data_folder",
     "default_url",
     "open_store",
-    "without_password",
 ]
 
 _LATE = {
     "open_store": "autotune.storage.location",
-    "without_password": "autotune.storage.location",
     "SqlStore": "autotune.storage.sql",
 }
 

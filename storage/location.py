@@ -45,11 +45,6 @@ def open_store(url: str) -> Store:
     return SqlStore(engine)
 
 
-def without_password(url: str) -> str:
-    """A URL that `open_store` takes, as messages may show it."""
-    return mask_query(make_url(url).render_as_string(hide_password=True))
-
-
 def _checked(text: str) -> URL:
     try:
         url = make_url(text)

@@ -20,8 +20,9 @@ from autotune.loop.study import StudyEnd
 from autotune.machine_lock import MachineUse
 from autotune.machines import Place
 from autotune.model import Conclusion, Study
+from autotune.model.secrets import redacted
 from autotune.run_lease import hold_run
-from autotune.storage import Store, without_password
+from autotune.storage import Store
 
 EXIT_STUCK = 1
 EXIT_NO_CANDIDATE = 3
@@ -107,5 +108,5 @@ def _leave(end: StudyEnd, progress: Progress, resume_command: str) -> None:
 
 
 def _resume_command(study: Study, storage: str | None, launching: Launching) -> str:
-    where = f" --storage {shlex.quote(without_password(storage))}" if storage else ""
+    where = f" --storage {shlex.quote(redacted(storage))}" if storage else ""
     return f"autotune resume {study.run_id}{where}{launching.flags}"

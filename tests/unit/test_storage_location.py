@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from autotune.errors import AutotuneError, FieldError, UserError
-from autotune.storage import data_folder, open_store, without_password
+from autotune.model.secrets import redacted
+from autotune.storage import data_folder, open_store
 
 SECRET = "s3cr3t"
 NOBODY = 65534
@@ -177,4 +178,4 @@ def test_a_path_with_an_at_is_shown_as_it_is(tmp_path: Path) -> None:
     ],
 )
 def test_a_url_is_shown_without_its_passwords(url: str, shown: str) -> None:
-    assert without_password(url) == shown
+    assert redacted(url) == shown
