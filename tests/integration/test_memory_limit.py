@@ -16,7 +16,7 @@ from threading import Event
 
 import pytest
 
-from autotune.cli.run import EXIT_INTERRUPTED
+from autotune.cli.controller import EXIT_INTERRUPTED
 from autotune.executors.local import LocalExecutor
 from autotune.loop.observer import Observer, TrialStart
 from autotune.loop.study import StudyEnd, StudyRunner
