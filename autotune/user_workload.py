@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 from autotune.errors import FieldError, UserError
 from autotune.model import PRESETS, UserWorkload, decode, preset
 
-LIMIT_S = 600.0
+LIBRARIES = ("hf:", "torchvision:")
+_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+LIMIT_S = 300.0
 """For importing its module and building the model on the CPU."""
 
 
@@ -29,6 +32,14 @@ def find_user_workload(name: str) -> UserWorkload | None:
             raise FieldError(
                 "--workload", name, error.rule, alternatives=error.alternatives, hint=hint
             ) from None
+    if name.partition(":")[0].endswith(".py"):
+        rule = "names a file; a module's name has no .py"
+        raise FieldError("--workload", name, rule, hint=f"--workload {name.replace('.py:', ':')}")
+    if not _NAME.fullmatch(name) and not name.startswith(LIBRARIES):
+        raise FieldError(
+            "--workload", name, "has to be MODULE:FUNCTION, such as my_pkg.train:build"
+        )
+    sys.stderr.write(f"building {name} once, on the CPU, to learn what it is\n")
     answer = json.loads(_described(name, str(Path.cwd())) or "{}")
     if "error" in answer:
         trace = answer["traceback"].rstrip()
@@ -55,7 +66,10 @@ def _described(name: str, folder: str) -> str:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise UserError(f"--workload: {name} wasn't built within {LIMIT_S:.0f} s") from None
+            raise UserError(
+                f"--workload: {name} wasn't built on the CPU within {LIMIT_S:.0f} s",
+                hint="see where it waits: py-spy dump, or build it in a plain Python process",
+            ) from None
         finally:
             os.close(writer)
         return channel.read()

@@ -6,6 +6,7 @@ in different ways (`on`, `0x10`, `010`, `2:30`) are refused unless they are in q
 """
 
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +57,8 @@ class Source:
 
 def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
     """The UTF-8 text of the file at `path`. Raises UserError."""
+    if _never_ends(path):
+        raise UserError(f"{path}: is not a regular file")
     try:
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
@@ -68,6 +71,19 @@ def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
     if len(content) > max_bytes:
         raise UserError(f"{path}: is larger than the {max_bytes} bytes that are accepted")
     return text
+
+
+def _never_ends(path: Path) -> bool:
+    """Whether reading it may take for ever: a named pipe that nobody writes to, a device.
+
+    What the shell makes of `<(command)`, and stdin, have somebody at the other end.
+    """
+    is_shells = str(path.parent) in ("/dev/fd", "/proc/self/fd") or str(path) == "/dev/stdin"
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # reading it will tell
+        return False
+    return not (is_shells or stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def read_source(path: Path) -> Source:

@@ -1,14 +1,16 @@
 """Connections to SQLite and PostgreSQL, and their errors as ours."""
 
+import os
 import re
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, OperationalError, SQLAlchemyError
 
 from autotune.errors import FieldError, OutageError, StorageError
 from autotune.storage.columns import parse_document
@@ -116,7 +118,27 @@ def _build_sqlite(url: URL) -> Engine:
     engine = create_engine(url, connect_args={"timeout": BUSY_S, "isolation_level": None})
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
+    event.listen(engine, "checkout", partial(_on_checkout, url.database or ""))
     return engine
+
+
+def _on_checkout(path: str, _connection: object, record: Any, _proxy: object) -> None:
+    """Give up a connection to a file that has been deleted or replaced: what it writes is lost.
+
+    The pool then opens what is at `path` now.
+    """
+    now = _identity(path)
+    if record.info.setdefault("file", now) != now:
+        raise DisconnectionError(f"{path} is another file now")
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Of the file at `path`; None if there is none, as for a database in memory."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _on_connect(connection: sqlite3.Connection, _record: object) -> None:

@@ -1,6 +1,6 @@
 """Builds a user's workload once, on the CPU, and tells what it is.
 
-    python -m autotune.trainers.describe FD NAME FOLDER
+    python -m autotune.trainers.describe FD NAME FOLDER     # ends with the process that started it
 
 Writes one JSON object to the descriptor FD: {"workload": an encoded UserWorkload}, or {"error":
 what is wrong, "hint": what to do, "traceback": of the user's code, if it is in there}.
@@ -19,6 +19,7 @@ import torch
 from autotune.errors import AutotuneError
 from autotune.model import UserWorkload, encode
 from autotune.model.user_workload import digest_of
+from autotune.trainers import process
 from autotune.trainers.sources import LIBRARIES, build, builder
 from autotune.trainers.user_code import is_users, user_line
 from autotune.trainers.workload import Context
@@ -27,6 +28,7 @@ from autotune.trainers.workload import Context
 def main(arguments: Sequence[str]) -> None:
     """Describe the workload, or say why it can't be."""
     number, name, folder = arguments
+    process.die_with_parent()
     try:
         answer: dict[str, object] = {"workload": encode(describe(name, folder))}
     except AutotuneError as error:

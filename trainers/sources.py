@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from autotune.errors import FieldError, UserError, closest
 from autotune.model import PRESETS, preset
@@ -89,6 +90,20 @@ def _check(name: str, workload: object, context: Context) -> Workload:
     if not isinstance(workload, Workload):
         raise UserError(
             f"{name} returned {type(workload).__name__}, and has to return autotune.Workload"
+        )
+    model: object = workload.model  # whatever the types say, a person wrote it
+    if not isinstance(model, nn.Module):
+        raise FieldError(f"{name}: model", type(model).__name__, "has to be a torch.nn.Module")
+    for field in ("batch", "loss", "optimizer"):
+        if not callable(getattr(workload, field)):
+            kind = type(getattr(workload, field)).__name__
+            raise FieldError(f"{name}: {field}", kind, "has to be a function")
+    narrow = {p.dtype for p in workload.model.parameters()} - {torch.float32}
+    if any(dtype.is_floating_point for dtype in narrow):
+        raise UserError(
+            f"{name}: the model has parameters in {', '.join(sorted(map(str, narrow)))}, and "
+            "trials train float32 ones",
+            hint="leave the model in float32; dtype= is the format of matrix products",
         )
     elsewhere = {str(p.device) for p in workload.model.parameters() if p.device != context.device}
     if elsewhere:

@@ -46,7 +46,11 @@ def _check_confirmed(best: BestConfiguration, file: Path, *, force: bool) -> Non
         return
     what = f"{file}: is unconfirmed: never measured against the baseline a second time"
     if not force:
-        raise UserError(what, hint="finish its study with `autotune resume`, or add --force")
+        raise UserError(
+            what,
+            hint="finish its study with `autotune resume`, or run one with a larger budget; "
+            "--force exports it as it is",
+        )
     typer.echo(f"forced: {what}", err=True)
 
 

@@ -42,7 +42,15 @@ _INSTANCE = typer.Option(
     "Needed for trials that aren't simulated.",
     show_default=True,
 )
-InstanceOption = Annotated[str, _INSTANCE]
+InstanceOption = Annotated[
+    str,
+    typer.Option(
+        "--instance",
+        help="The machine type: 'local' is this machine, 'auto' asks EC2 for its name, and any of "
+        "'autotune instances' is described from the catalogue.",
+        show_default=True,
+    ),
+]
 OptionalInstance = Annotated[str | None, _INSTANCE]
 ExecutorOption = Annotated[
     ExecutorName,

@@ -197,4 +197,4 @@ def _where(study: Study) -> str:
     """Where the answer of a finished study is, which may have been killed before it wrote it."""
     if study.spec.target.is_simulated:
         return ""
-    return f"; its answer is in {output_of(study)}, and 'autotune best' prints it again"
+    return f"; its answer was written to {output_of(study)} if it is the one that is kept"

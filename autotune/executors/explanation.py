@@ -46,7 +46,7 @@ def explain(end: RankEnd, facts: LaunchFacts) -> Why:
 def logs_say(facts: LaunchFacts) -> Why | None:
     """Why ranks waited for each other, if a log names it."""
     found = diagnose(map(_log, facts.ranks))
-    if found is None or not found.is_precise:
+    if found is None or not _is_precise(found):
         return None
     return Why(
         found.outcome, cut(f"{_named(found)}{found.cause}: {found.quote}", found.action), found.rank
@@ -80,7 +80,12 @@ def _said(end: RankEnd, failed: Failed) -> Why:
 
 def _is_telling(found: Diagnosis) -> bool:
     """Vague failures are the candidate's: as the machine's they would end the study."""
-    return found.is_precise or found.outcome.is_infeasible
+    return _is_precise(found) or found.outcome.is_infeasible
+
+
+def _is_precise(found: Diagnosis) -> bool:
+    """Nothing that a rank says cancels a trial: the one who stops a run is its controller."""
+    return found.is_precise and found.outcome is not Outcome.CANCELLED
 
 
 def _exited(end: RankEnd) -> Why:
@@ -122,7 +127,7 @@ def _in_log(end: RankEnd, why: Why, facts: LaunchFacts) -> Why:
         if found is not None:
             reason = cut(f"{_named(found)}{found.cause}; {why.reason}", found.action)
             return Why(found.outcome, reason, found.rank)
-    if found is None or not found.is_precise:
+    if found is None or not _is_precise(found):
         return why
     ended = why.reason.partition(";")[0]
     reason = cut(f"{ended}: {found.cause}: {found.quote}", found.action)

@@ -155,7 +155,9 @@ def _diverges(plan: Plan, ledger: Ledger) -> Decision:
 
 
 def _untried(plan: Plan, ledger: Ledger) -> Decision:
-    least_s = LEAST_LAUNCHES * MARGIN * ledger.launch_s()
+    # What the baseline took here it would take again.
+    launches = LEAST_LAUNCHES - len(ledger.baselines)
+    least_s = ledger.elapsed_s + launches * MARGIN * ledger.launch_s()
     return Decision(
         conclusion=Conclusion.UNCONFIRMED,
         candidate=plan.baseline,

@@ -130,3 +130,19 @@ def test_text_that_no_key_can_hold_is_a_storage_error(
 ) -> None:
     with open_store(postgres_url()) as store, pytest.raises(StorageError):
         store.add_study(a_study(text))
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_written_to_a_file_that_has_no_name_any_more(
+    tmp_path: Path, replaced: bool
+) -> None:
+    path, other = tmp_path / "runs.db", tmp_path / "other.db"
+    open_store(f"sqlite:///{other}").close()
+    with open_store(f"sqlite:///{path}") as store:
+        store.add_study(a_study())
+        for file in tmp_path.glob("runs.db*"):
+            file.unlink()
+        if replaced:
+            other.rename(path)
+        with pytest.raises(StorageError):
+            store.add_trial(a_trial())

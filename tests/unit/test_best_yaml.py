@@ -1,6 +1,7 @@
 """The YAML document: what is written is read back, and what is wrong is said with its line."""
 
 import json
+import os
 import re
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -399,3 +400,9 @@ def test_a_time_without_zone_is_not_written() -> None:
     best = from_yaml(EXAMPLE, "example")
     with pytest.raises(FieldError, match="time zone"):
         to_yaml(changed(best, created_at=datetime(2026, 1, 2)))  # noqa: DTZ001
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "best.yaml")
+    with pytest.raises(UserError, match="is not a regular file"):
+        read(tmp_path / "best.yaml")

@@ -178,3 +178,11 @@ def test_a_kernels_log_that_may_not_be_read_says_nothing(tmp_path: Path) -> None
         assert log.text() == ""
     with KernelLog() as log:
         log.text()
+
+
+@pytest.mark.parametrize("log", ["", "KeyboardInterrupt"])
+def test_a_rank_cannot_cancel_its_trial(log: str) -> None:
+    interrupted = said("KeyboardInterrupt", "") if not log else None
+    end = end_of(rank(0, 1, log, failed=interrupted))
+    assert end.outcome is Outcome.CRASHED
+    assert end.failed_rank == 0

@@ -71,6 +71,15 @@ def half(context):
 def stray(context):
     return build(context, blocks=[nn.Linear(1, 1)])
 
+def words(context):
+    return build(context, model="x")
+
+def uncallable(context):
+    return build(context, loss=7)
+
+def narrow(context):
+    return build(context, model=nn.Linear(2, 1).half())
+
 def empty_batch(context):
     return build(context, global_batch=0)
 
@@ -102,6 +111,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("own_models:frozen", "no parameters to train"),
         ("own_models:meta", "parameters on meta, and the trial is on cpu"),
         ("own_models:half", "dtype: torch.float16 can't be used"),
+        ("own_models:words", "model: 'str' has to be a torch.nn.Module"),
+        ("own_models:uncallable", "loss: 'int' has to be a function"),
+        ("own_models:narrow", "parameters in torch.float16, and trials train float32 ones"),
         ("own_models:stray", "blocks has modules that are not inside of the model"),
         ("own_models:empty_batch", "global_batch: 0 has to be a positive whole number"),
         ("own_models:buid", "names no function of own_models; did you mean 'build'?"),
@@ -156,6 +168,10 @@ def test_a_workload_is_described_as_it_is_built(
         ("own_models:leaves", "own_models:leaves failed: SystemExit: 0"),
         ("needs_more:build", "ModuleNotFoundError: No module named 'a_module_that_nobody_has'"),
         ("tinny", "did you mean 'tiny'?"),
+        ("own_models.py:build", "names a file; a module's name has no .py"),
+        ("./own_models:build", "has to be MODULE:FUNCTION"),
+        (":build", "has to be MODULE:FUNCTION"),
+        ("own_models:", "has to be MODULE:FUNCTION"),
     ],
 )
 def test_what_fails_is_told_before_a_study(

@@ -1,4 +1,4 @@
-"""Who works on a run."""
+"""Who works on a run, and what trials have left behind."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,10 @@ DOCUMENT = sa.Text().with_variant(sa.JSON(), "postgresql")
 
 
 def upgrade() -> None:
-    """Create leases. Runs of before have none: nobody works on them."""
+    """Create leases and trials.left_behind.
+
+    Runs of before have no lease: nobody works on them. What their trials left, nobody knows.
+    """
     op.create_table(
         "leases",
         sa.Column("run_id", sa.String(), nullable=False),
@@ -21,3 +24,4 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["run_id"], ["studies.run_id"], name="fk_leases_studies"),
         sa.PrimaryKeyConstraint("run_id", name="pk_leases"),
     )
+    op.add_column("trials", sa.Column("left_behind", DOCUMENT, nullable=True))
