@@ -7,8 +7,9 @@ FIRST_LIMIT_S = 600.0
 """A trial's time limit while nothing is known of its speed."""
 LIMIT_FACTOR = 10.0
 LEAST_LIMIT_S = 60.0
-FIRST_STEP_S = 120.0
-"""For the first step, while nothing is known of it."""
+FIRST_STEP_S = 300.0
+"""For the first step, while nothing is known of it: it may read a data set and draw billions of
+weights."""
 BUILD_FACTOR = 3.0
 SLACK_S = 20.0
 COMPILE_S = 300.0
