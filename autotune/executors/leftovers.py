@@ -1,5 +1,6 @@
 """What a trial has left behind: found, removed where it is certainly the trial's, and told."""
 
+import time
 from pathlib import Path
 
 from autotune.executors.device_memory import DeviceMemory
@@ -9,6 +10,8 @@ from autotune.executors.scratch import Scratch
 from autotune.executors.shared_memory import SharedMemory
 
 _TABLE = Path("/proc/net/tcp")
+CLOSE_S = 2.0
+_POLL_S = 0.01
 _LISTENS = "0A"
 """TCP_LISTEN of the kernel's enum of states, as this table has it."""
 
@@ -37,12 +40,26 @@ class Leftovers:
             plural = "es" * (self._strays != 1)
             clauses.append(f"{self._strays} process{plural} that outlived the ranks, ended")
         clauses += self._shared_memory.clean(family.pids)
-        if is_listened_on(port):
+        if stays_listened_on(port):
             clauses.append(f"port {port} in use")
         if self._device_memory is not None:
             clauses += self._device_memory.wait_until_free()
         clauses += filter(None, [self._scratch.remove()])
         return "; ".join(clauses)
+
+
+def stays_listened_on(port: int) -> bool:
+    """Whether `port` isn't closed soon.
+
+    A killed process counts as dead with its first thread; the kernel closes what it had open with
+    its last one.
+    """
+    deadline = time.monotonic() + CLOSE_S
+    while is_listened_on(port):
+        if time.monotonic() > deadline:
+            return True
+        time.sleep(_POLL_S)
+    return False
 
 
 def is_listened_on(port: int) -> bool:

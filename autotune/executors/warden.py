@@ -100,8 +100,12 @@ def end(mark: str) -> None:
 def _last_trial(launcher: int) -> tuple[str, str]:
     """The trial that was under way when the launcher went; empty if there was none."""
     content = b""
-    while os.getppid() == launcher:
-        if not select.select([0], [], [], CHECK_S)[0]:
+    while True:
+        # What it has said before it died is read in any case: this process may just be starting.
+        is_gone = os.getppid() != launcher
+        if not select.select([0], [], [], 0 if is_gone else CHECK_S)[0]:
+            if is_gone:
+                break
             continue
         chunk = os.read(0, _CHUNK_BYTES)
         if not chunk:
