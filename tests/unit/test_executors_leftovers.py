@@ -1,5 +1,6 @@
 """What trials leave in /dev/shm, on GPUs, in processes and in folders is found, and whose it is."""
 
+import json
 import mmap
 import os
 import socket
@@ -8,13 +9,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
 
 from autotune.executors.device_memory import DeviceMemory
 from autotune.executors.family import Family
-from autotune.executors.leftovers import is_listened_on
+from autotune.executors.leftovers import is_listened_on, stays_listened_on
 from autotune.executors.quarantine import Quarantine
 from autotune.executors.scratch import Scratch
 from autotune.executors.shared_memory import SharedMemory
@@ -133,6 +135,24 @@ def test_a_port_is_seen_as_long_as_somebody_listens() -> None:
         connection, _ = server.accept()
     with client, connection:
         assert not is_listened_on(port), "a connection to it is left, and nobody listens"
+
+
+def test_a_port_that_is_closed_soon_is_not_left_behind() -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    closing = Timer(0.2, server.close)
+    closing.start()
+    assert not stays_listened_on(server.getsockname()[1])
+    closing.join()
+
+
+def test_a_warden_reads_what_was_said_before_its_launcher_died(tmp_path: Path) -> None:
+    folder = tmp_path / "autotune-x"
+    folder.mkdir()
+    line = json.dumps({"mark": f"TMPDIR={folder}", "folder": str(folder)}) + "\n"
+    nobody = str(2**31 - 1)  # no parent of this process: its launcher is gone from the start
+    command = [sys.executable, "-m", "autotune.executors.warden", nobody]
+    subprocess.run(command, input=line.encode(), check=True, timeout=60)
+    assert not folder.exists()
 
 
 def test_devices_are_held_as_long_as_the_process_lives() -> None:
