@@ -8,7 +8,7 @@ from autotune.errors import quoted
 from autotune.executors.base import LaunchEnd
 from autotune.executors.explanation import Why, cut, explain, kernel_says, logs_say
 from autotune.executors.launch_facts import Halt, LaunchFacts, RankEnd
-from autotune.executors.standing import behind, describe
+from autotune.executors.standing import Standing, behind, describe
 from autotune.model import Measurement, Outcome
 
 
@@ -38,9 +38,7 @@ def _decide(facts: LaunchFacts) -> LaunchEnd:
     if facts.halt is Halt.NO_PROGRESS:
         return _stalled(facts)
     if facts.halt is Halt.TIME_LIMIT:
-        done = f"{facts.windows} of {facts.planned_windows} windows"
-        reason = f"not done after {facts.seconds:.0f} s, with {done} measured"
-        return _end(facts, Outcome.TIMED_OUT, reason, None)
+        return _timed_out(facts)
     if facts.halt is Halt.NEVER_STARTED:
         return _never_started(facts)
     reason = "every rank exited with status 0, yet rank 0 sent no result"
@@ -86,7 +84,8 @@ def _absent(facts: LaunchFacts) -> LaunchEnd | None:
     if not waiting:
         return None
     why = logs_say(facts)
-    if why is not None:
+    # That ranks waited is known; where the one that they waited for was says more than any log.
+    if why is not None and not (why.outcome is Outcome.HUNG and silent and _at(silent[0], facts)):
         return _told(facts, why)
     first = waiting[0]
     # Without variables of its own a candidate has no say in whether ranks meet.
@@ -95,7 +94,7 @@ def _absent(facts: LaunchFacts) -> LaunchEnd | None:
     message = quoted(first.failed.message) if first.failed else ""
     if silent:
         reason = (
-            f"rank {silent[0].rank}{_at(silent[0].rank, facts)} took no part in a collective that "
+            f"rank {silent[0].rank}{_at(silent[0], facts)} took no part in a collective that "
             f"rank {first.rank} waited for: {message}"
         )
         return _end(facts, outcome, cut(reason), silent[0])
@@ -115,15 +114,32 @@ def _stalled(facts: LaunchFacts) -> LaunchEnd:
         f"no sign of life for {facts.silent_s:.0f} s after {done}, where one was expected within "
         f"{max(0.1, facts.expected_s):.1f} s: {describe(facts.standings)}"
     )
-    # No candidate stops a process: whoever did may do so to the next one.
-    outcome = Outcome.ENVIRONMENT if late and late.is_held else Outcome.HUNG
-    cause = next((end for end in facts.ranks if late and end.rank == late.rank), None)
-    return _end(facts, outcome, cut(reason), cause)
+    return _end(facts, _held_or(Outcome.HUNG, late), cut(reason), _rank(late, facts))
 
 
-def _at(rank: int, facts: LaunchFacts) -> str:
-    """What `rank` was at, in brackets; empty if nobody knows."""
-    known = [one for one in facts.standings if one.rank == rank and (one.frames or one.is_held)]
+def _timed_out(facts: LaunchFacts) -> LaunchEnd:
+    """The end of a trial that is too slow, or hangs in what may take long: the first step."""
+    done = f"{facts.windows} of {facts.planned_windows} windows"
+    reason = f"not done after {facts.seconds:.0f} s, with {done} measured"
+    late = None if facts.steps else behind(facts.standings)
+    if late is None:
+        return _end(facts, Outcome.TIMED_OUT, reason, None)
+    reason = f"{reason} and no step done: {describe(facts.standings)}"
+    return _end(facts, _held_or(Outcome.TIMED_OUT, late), cut(reason), _rank(late, facts))
+
+
+def _held_or(outcome: Outcome, late: Standing | None) -> Outcome:
+    """No candidate stops a process: whoever did may do so to the next one."""
+    return Outcome.ENVIRONMENT if late and late.is_held else outcome
+
+
+def _rank(late: Standing | None, facts: LaunchFacts) -> RankEnd | None:
+    return next((end for end in facts.ranks if late and end.rank == late.rank), None)
+
+
+def _at(end: RankEnd, facts: LaunchFacts) -> str:
+    """What the rank was at, in brackets; empty if nobody knows."""
+    known = [one for one in facts.standings if one.rank == end.rank and (one.frames or one.is_held)]
     return f" ({known[0].describe()})" if known else ""
 
 
@@ -140,7 +156,7 @@ def _never_started(facts: LaunchFacts) -> LaunchEnd:
     if why is not None:
         return _told(facts, why)
     missing = [end for end in facts.ranks if not end.started]
-    names = ", ".join(f"{end.rank}{_at(end.rank, facts)}" for end in missing)
+    names = ", ".join(f"{end.rank}{_at(end, facts)}" for end in missing)
     reason = f"after {facts.seconds:.0f} s these ranks had not met the others: {names}"
     outcome = Outcome.HUNG if facts.has_environment else Outcome.ENVIRONMENT
     cause = missing[0] if len(missing) < len(facts.ranks) else None

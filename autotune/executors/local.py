@@ -16,7 +16,6 @@ from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow
 from autotune.executors.endings import decide
 from autotune.executors.host import describe_machine
 from autotune.executors.host_limits import oom_kills
-from autotune.executors.inspection import inspect
 from autotune.executors.kernel_log import KernelLog
 from autotune.executors.launch_facts import LaunchFacts
 from autotune.executors.live_ranks import Fit, LiveRanks
@@ -107,7 +106,7 @@ class LocalExecutor(Executor):
                 team.ranks, team.channels, limits, on_window, cancel, plan=launch.spec.plan
             )
             watch.until_over()
-            standings = inspect(team.ranks, team.channels) if watch.hangs else ()
+            standings = watch.standings()
             stays = fit is not None and watch.all_ready and team.is_sound
             survivors = [] if stays else team.end()
             self._quarantine.add(survivors)

@@ -8,10 +8,12 @@ from threading import Event
 from autotune.executors.base import OnWindow
 from autotune.executors.channel import Channels, Closed, Fault, Received
 from autotune.executors.channel import Event as ChannelEvent
+from autotune.executors.inspection import inspect
 from autotune.executors.launch_facts import Halt, RankEnd
 from autotune.executors.log_tail import log_end, log_tail
 from autotune.executors.pace import Pace, Patience
 from autotune.executors.rank_process import Rank
+from autotune.executors.standing import Standing
 from autotune.model import Measurement, MeasurementPlan
 from autotune.model.protocol import (
     Answer,
@@ -103,11 +105,19 @@ class Watch:
         """Since the watch began, without those in which it stood still."""
         return self._patience.now_s
 
+    def standings(self) -> tuple[Standing, ...]:
+        """What the ranks are at, if the trial hangs; to be asked for while they still live."""
+        if not self._hangs:
+            return ()
+        found = inspect(self._ranks, self._channels)
+        self._take(self._channels.wait(0))  # a rank may have given up meanwhile, and says so
+        return found
+
     @property
-    def hangs(self) -> bool:
-        """Whether ranks wait for each other, so that it is worth to know what they are at."""
+    def _hangs(self) -> bool:
+        """Whether ranks wait for each other, or for too long: what they are at is worth knowing."""
         waited = any(s.failed and s.failed.kind is FailureKind.COLLECTIVE for s in self._seen)
-        return waited or self.halt in (Halt.NO_PROGRESS, Halt.NEVER_STARTED)
+        return waited or self.halt in (Halt.NO_PROGRESS, Halt.NEVER_STARTED, Halt.TIME_LIMIT)
 
     def until_over(self) -> None:
         """Return when every rank has exited, or when those that haven't are to be ended.

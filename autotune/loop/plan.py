@@ -58,7 +58,7 @@ class Plan:
             return None
         if ledger.is_open:
             return Step(phase=trials[-1].phase, candidate=trials[-1].candidate)
-        if self._needs_baseline(ledger):
+        if self._needs_baseline(ledger, elapsed_s):
             return Step(phase=Phase.BASELINE, candidate=self.baseline)
         if is_too_noisy(ledger):
             return None
@@ -119,9 +119,11 @@ class Plan:
             return f"the last {self.strategy.patience} candidates brought nothing better"
         return "the time left is for confirmation"
 
-    def _needs_baseline(self, ledger: Ledger) -> bool:
+    def _needs_baseline(self, ledger: Ledger, elapsed_s: float) -> bool:
         launches = ledger.baselines
         if any(trial.outcome is Outcome.OUT_OF_MEMORY for trial in launches):
+            return False
+        if launches and not ledger.has_measured(self.baseline) and not self._fits(0, elapsed_s):
             return False
         if len(launches) < BASELINE_LAUNCHES:
             return True

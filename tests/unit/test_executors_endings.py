@@ -299,6 +299,21 @@ def test_the_silent_rank_is_told_with_where_it_was() -> None:
     assert end.reason.startswith("rank 1 (is at /home/me/data.py:7 in load) took no part in")
 
 
+def test_a_trial_whose_time_is_over_before_its_first_step_says_who_was_where() -> None:
+    end = decide(
+        facts(ended(0), ended(1), halt=Halt.TIME_LIMIT, standings=STANDINGS, steps=0, windows=0)
+    )
+    assert (end.outcome, end.failed_rank) == (Outcome.TIMED_OUT, 1)
+    assert end.reason.startswith("not done after 12 s, with 0 of 2 windows measured and no step")
+    assert "rank 1 is at /home/me/data.py:7 in load; rank 0 " in end.reason
+
+
+def test_a_slow_trial_that_trains_is_nobodys_fault() -> None:
+    end = decide(facts(ended(0), ended(1), halt=Halt.TIME_LIMIT, standings=STANDINGS, steps=3))
+    assert (end.outcome, end.failed_rank) == (Outcome.TIMED_OUT, None)
+    assert "rank 1" not in end.reason
+
+
 def test_a_rank_that_never_started_is_told_with_where_it_was() -> None:
     ranks = (ended(0), ended(1, started=False))
     end = decide(facts(*ranks, halt=Halt.NEVER_STARTED, standings=STANDINGS))

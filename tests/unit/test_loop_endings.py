@@ -27,6 +27,14 @@ def test_a_baseline_that_does_not_train_ends_the_study_with_advice() -> None:
     assert "learning rate" in end.decision.reason
 
 
+def test_a_baseline_that_uses_up_the_budget_without_a_result_is_not_launched_again() -> None:
+    end, trials, _ = run(
+        failing("ddp", outcome=Outcome.TIMED_OUT), budget_s=30.0, launch_s=lambda _: 60.0
+    )
+    assert len(trials) == 1
+    assert end.decision.conclusion is Conclusion.NO_CANDIDATE
+
+
 def test_a_machine_on_which_nothing_can_be_told_apart_is_said_to_be_one() -> None:
     end, trials, _ = run(fsdp_wins, noise=0.6, noise_seed=1)
     assert [trial.phase for trial in trials] == [Phase.BASELINE] * NOISY_LAUNCHES
