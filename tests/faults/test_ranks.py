@@ -198,7 +198,7 @@ def test_a_rank_that_cannot_be_ended_keeps_its_devices_from_other_trials(home: H
 def test_ten_gigabytes(home: Home) -> None:
     home.plant("controller_faults:plant", {0: "step_print_garbage_1", "*": "step_exit_0_0"})
     home.environment["AUTOTUNE_TEST_MEBIBYTES"] = "10240"
-    home.call(*STUDY, "--trials", "1", expect=3, limit_s=280)
+    home.call(*STUDY, "--trials", "1", limit_s=280)
     assert home.trials()[0]["outcome"] == "completed"
 
 
