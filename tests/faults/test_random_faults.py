@@ -95,7 +95,7 @@ def test_a_study_with_a_third_of_its_trials_faulty(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 def test_five_hundred_trials_with_a_third_of_them_faulty(tmp_path: Path) -> None:
     outcomes: Counter[str] = Counter()
     for seed in range(30):
