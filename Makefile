@@ -25,7 +25,8 @@ run: .venv/installed
 	$(BIN)/autotune run --instance local --budget 2m $(RUN_ARGS)
 
 test: .venv/installed-dev
-	$(BIN)/pytest --cov --cov-report=term:skip-covered -m "not long" $(TEST_ARGS)
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup --cov --cov-report=term:skip-covered \
+		-m "not long" $(TEST_ARGS)
 
 test-long: .venv/installed-dev
 	$(BIN)/pytest -m long $(TEST_ARGS)

@@ -2,9 +2,23 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
+
+GROUPS = {"e2e": "studies", "integration": "studies", "faults": "faults"}
+"""Folders whose tests follow each other in one process of pytest-xdist: they have real trials, of
+which few are to run beside each other. The others' tests go wherever there is room."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The groups first: what is long and in one piece is not to be the last to start."""
+    for item in items:
+        group = GROUPS.get(item.path.relative_to(Path(__file__).parent).parts[0])
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 @pytest.fixture(scope="session", autouse=True)

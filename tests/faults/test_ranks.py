@@ -5,6 +5,7 @@ candidates fail, so that nothing is confirmed; the study's answer is the baselin
 """
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,16 @@ STUDY = (
 )  # fmt: skip
 
 
+def lasting_segments(before: set[str], limit_s: float = 20.0) -> set[str]:
+    """Of shared memory, newer than `before`. Those of other tests' studies come and go."""
+    deadline = time.monotonic() + limit_s
+    left = set(os.listdir("/dev/shm")) - before
+    while left and time.monotonic() < deadline:
+        time.sleep(0.1)
+        left &= set(os.listdir("/dev/shm"))
+    return left
+
+
 class Ended:
     """The study, once it has ended."""
 
@@ -53,7 +64,7 @@ class Ended:
         before = set(os.listdir("/dev/shm"))
         self.answer = home.call(*STUDY, "--trials", str(len(FAULTS) - 1 - len(BASELINE)))
         self.processes = home.processes()
-        self.segments = set(os.listdir("/dev/shm")) - before
+        self.segments = lasting_segments(before)
         self.trials = home.trials()
         self.shown = home.call("show", "latest").stdout
         self.home = home
