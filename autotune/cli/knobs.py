@@ -38,7 +38,7 @@ _ORDER = list(Effect)
 def knobs(
     instance: InstanceOption = LOCAL,
     assume: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--assume",
             metavar="FACT=VALUE,…",

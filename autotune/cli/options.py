@@ -100,8 +100,12 @@ SetOption = Annotated[
     ),
 ]
 OnlyOption = Annotated[
-    str | None,
-    typer.Option("--only", metavar="KNOB,…", help="Search these knobs, leave the others alone."),
+    list[str] | None,
+    typer.Option(
+        "--only",
+        metavar="KNOB,…",
+        help="Search these knobs, leave the others alone; may be given several times.",
+    ),
 ]
 SpaceOption = Annotated[
     str,
@@ -206,9 +210,12 @@ def assignments(texts: Sequence[str], field: str) -> dict[str, str]:
     return result
 
 
-def names(text: str | None, field: str) -> tuple[str, ...]:
-    """The names in a comma-separated list, which isn't empty if it is given."""
-    found = tuple(part.strip() for part in (text or "").split(",") if part.strip())
-    if text is not None and not found:
-        raise FieldError(field, text, "names nothing")
-    return found
+def names(texts: Sequence[str] | None, field: str) -> tuple[str, ...]:
+    """The names in comma-separated lists, each of which names something. Raises FieldError."""
+    found: list[str] = []
+    for text in texts or ():
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        if not parts:
+            raise FieldError(field, text, "names nothing")
+        found += parts
+    return tuple(found)

@@ -42,6 +42,9 @@ _PLACES = re.compile(
     r"|HOME|INJECTION64|PROXY|ENDPOINT|URL|URI|BUNDLE)$"
 )
 """Last words of names whose value is a file, a library or an address."""
+_NETWORKS = {"NCCL_IB_ADDR_RANGE"}
+_NETWORK = re.compile(r"[0-9a-fA-F.:]+/[0-9]{1,3}")
+"""An address and the bits of it that count, which only those variables may have."""
 _NO_PLACE = ("none", "off", "")
 """What such a variable may have as its value: nothing is read then."""
 _LONGEST = 4096
@@ -70,7 +73,8 @@ def value_fault(name: str, value: str) -> str:
         return f"has to have at most {_LONGEST} characters"
     if _PLACES.search(name.upper()) and value.lower() not in _NO_PLACE:
         return "can't be set by a configuration: it names a file, a library or an address"
-    if "/" in value:
+    is_network = name.upper() in _NETWORKS and _NETWORK.fullmatch(value)
+    if "/" in value and not is_network:
         return "can't be set by a configuration: it is a path or an address"
     return "can't be set by a configuration: it looks like a secret" * (redacted(value) != value)
 

@@ -49,6 +49,17 @@ def document(name: str, value: str = "1") -> str:
     return newest.replace("    NCCL_BUFFSIZE: ", f'    {name}: "{value}"\n    NCCL_BUFFSIZE: ', 1)
 
 
+def test_a_network_is_no_path() -> None:
+    assert not value_fault("NCCL_IB_ADDR_RANGE", "10.0.0.0/8")
+    assert not value_fault("NCCL_IB_ADDR_RANGE", "fe80::/10")
+    for name, value in [
+        ("NCCL_IB_ADDR_RANGE", "/etc/8"),
+        ("NCCL_IB_ADDR_RANGE", "10.0.0.0/8/9"),
+        ("NCCL_SOCKET_IFNAME", "10.0.0.0/8"),
+    ]:
+        assert "is a path or an address" in value_fault(name, value)
+
+
 @pytest.mark.parametrize("name", [*CODE, *SECRET, *RANKS])
 def test_these_are_never_set(name: str) -> None:
     with pytest.raises(UserError, match=r"own\.yaml:5: knobs\[0\]\.sets\.name: ") as caught:
