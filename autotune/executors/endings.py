@@ -14,6 +14,8 @@ from autotune.model import Measurement, Outcome
 
 def decide(facts: LaunchFacts) -> LaunchEnd:
     """The launch's end, with the rank that is the cause and its log."""
+    if facts.loss is not None and facts.measurement is None:
+        return _end(facts, facts.loss.outcome, cut(facts.loss.reason), None)
     if facts.survivors:
         return _survived(facts)
     end = _decide(facts)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from autotune.executors.standing import Standing
-from autotune.model import Measurement
+from autotune.model import Measurement, Outcome
 from autotune.model.protocol import Failed, FailureKind
 
 
@@ -16,6 +16,47 @@ class Halt(StrEnum):
     NEVER_STARTED = "never_started"
     NO_PROGRESS = "no_progress"
     """They gave no sign of life for too long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankExit:
+    """How one rank's process ended, as its node has it."""
+
+    rank: int
+    exit_status: int | None
+    """A signal's number negated; None if even KILL didn't end it."""
+    ended_by_us: bool = False
+    """It ran until the launcher ended it."""
+    lost: str = ""
+    """Why it ended by no fault of the trial and nobody knows how, or empty."""
+    log_path: str = ""
+    log_tail: str = ""
+    """For people."""
+    log_end: str = ""
+    """For the diagnosis, so more of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeLoss:
+    """A node went away in the middle of a trial, and its ranks with it."""
+
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodesEnd:
+    """What nodes know of a trial once its processes there are gone."""
+
+    ranks: tuple[RankExit, ...]
+    survivors: tuple[int, ...] = ()
+    """Pids that even KILL didn't end."""
+    oom_kills: int = 0
+    """Processes that the kernel ended for want of memory while the trial ran."""
+    kernel_log: str = ""
+    """What the kernel logged while the trial ran, as far as it may be read."""
+    loss: NodeLoss | None = None
+    """Of a node that couldn't be reached any more to end its ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,3 +127,5 @@ class LaunchFacts:
     """What the living ranks were at, if the trial hung."""
     survivors: tuple[int, ...] = ()
     """Pids that even KILL didn't end."""
+    loss: NodeLoss | None = None
+    """A node that is gone; ranks that lost it are its victims."""

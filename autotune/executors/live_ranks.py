@@ -80,9 +80,6 @@ class LiveRanks:
         team.trials += 1
         self._kept = (team, fit)
 
-    def keeps(self, team: Team) -> bool:
-        return self._kept is not None and self._kept[0] is team
-
     def end(self) -> None:
         """End the team that is kept."""
         if self._kept is not None:
@@ -90,19 +87,19 @@ class LiveRanks:
             self._kept = None
             self._on_survivors(team.close())
 
-    def judge(self, team: Team, end: LaunchEnd) -> LaunchEnd:
-        """What `end` of a trial of `team` is worth: a failure counts in fresh ranks only.
+    def judge(self, earlier: int, end: LaunchEnd) -> LaunchEnd:
+        """What `end` is worth in ranks with `earlier` trials: a failure counts in fresh ones only.
 
         What was left of an earlier trial may have been its reason. As the machine's fault it is run
         again, and no live rank is left that it could run in.
         """
         fine = end.outcome in (Outcome.COMPLETED, Outcome.PRUNED, Outcome.CANCELLED)
-        if fine or team.trials == 0:
+        if fine or earlier == 0:
             return end
         self._failures += 1
         if self._failures == MAX_FAILURES:
             _LOG.warning(
                 "every trial starts ranks of its own: %d failed in live ones", MAX_FAILURES
             )
-        reason = f"{end.outcome} in ranks that had run {team.trials} before: {end.reason}"
+        reason = f"{end.outcome} in ranks that had run {earlier} before: {end.reason}"
         return replace(end, outcome=Outcome.ENVIRONMENT, reason=reason)

@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from threading import Event
 
 from autotune.executors.base import OnWindow
-from autotune.executors.channel import Channels, Closed, Fault, Received
-from autotune.executors.channel import Event as ChannelEvent
-from autotune.executors.inspection import inspect
-from autotune.executors.launch_facts import Halt, RankEnd
-from autotune.executors.log_tail import log_end, log_tail
+from autotune.executors.channel import Closed, Fault, Received
+from autotune.executors.launch_facts import Halt, NodeLoss, RankEnd, RankExit
+from autotune.executors.nodes import Exited, Lost, NodeEvent, Nodes
 from autotune.executors.pace import Pace, Patience
-from autotune.executors.rank_process import Rank
 from autotune.executors.standing import Standing
 from autotune.model import Measurement, MeasurementPlan
 from autotune.model.protocol import (
@@ -28,8 +25,6 @@ from autotune.model.protocol import (
 )
 
 _POLL_S = 0.05
-_POLL_EXIT_S = 0.01
-"""Once a rank has closed its channel, its exit is a matter of milliseconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +69,8 @@ class Watch:
 
     def __init__(
         self,
-        ranks: Sequence[Rank],
-        channels: Channels,
+        nodes: Nodes,
+        ranks: int,
         limits: Limits,
         on_window: OnWindow,
         cancel: Event,
@@ -86,12 +81,12 @@ class Watch:
         self.windows = 0
         self.stopped = False
         self.halt: Halt | None = None
-        self._ranks = ranks
-        self._channels = channels
+        self.loss: NodeLoss | None = None
+        self._nodes = nodes
         self._limits = limits
         self._on_window = on_window
         self._cancel = cancel
-        self._seen = [_Seen() for _ in ranks]
+        self._seen = [_Seen() for _ in range(ranks)]
         self._troubles = 0
         self._planned_windows = plan.windows
         self.pace = Pace(
@@ -109,8 +104,8 @@ class Watch:
         """What the ranks are at, if the trial hangs; to be asked for while they still live."""
         if not self._hangs:
             return ()
-        found = inspect(self._ranks, self._channels)
-        self._take(self._channels.wait(0))  # a rank may have given up meanwhile, and says so
+        found = self._nodes.inspect()
+        self._take(self._nodes.wait(0))  # a rank may have given up meanwhile, and says so
         return found
 
     @property
@@ -126,13 +121,12 @@ class Watch:
         """
         self._patience.turn(time.monotonic())
         while not (self.all_ready or self._is_over()):
-            events = self._channels.wait(self._patience_s())
+            events = self._nodes.wait(_POLL_S)
             self._patience.turn(time.monotonic())
             self._take(events)
-            self._note_exits()
-            if not events and self._all_exited():
+            if self._all_exited():
                 return
-        self._take(self._channels.wait(0))
+        self._take(self._nodes.wait(0))
 
     @property
     def all_ready(self) -> bool:
@@ -140,9 +134,9 @@ class Watch:
         quiet = self.measurement is not None and self._troubles == 0 and self.halt is None
         return quiet and all(seen.ready and not seen.closed for seen in self._seen)
 
-    def ends(self) -> tuple[RankEnd, ...]:
-        """What is known of each rank, to be asked for once the processes are gone."""
-        return tuple(self._end(rank) for rank in self._ranks)
+    def ends(self, exits: Sequence[RankExit]) -> tuple[RankEnd, ...]:
+        """What is known of each rank, once it is known how their processes ended."""
+        return tuple(self._end(one) for one in exits)
 
     def _is_over(self) -> bool:
         self.halt = self._halt()
@@ -162,45 +156,30 @@ class Watch:
             return Halt.NO_PROGRESS
         return Halt.TIME_LIMIT if self.seconds >= self._limits.time_s else None
 
-    def _patience_s(self) -> float:
-        """Short while a rank is about to exit, or all have and their last words are read."""
-        leaving = any(seen.closed and seen.exit_status is None for seen in self._seen)
-        if self._all_exited():
-            return 0
-        return _POLL_EXIT_S if leaving else _POLL_S
-
     def _all_exited(self) -> bool:
         return all(seen.exit_status is not None for seen in self._seen)
 
-    def _note_exits(self) -> None:
-        exited = [rank for rank in self._ranks if self._has_just_exited(rank)]
-        if exited:
-            # What was sent before is to be heard before, a result in particular.
-            self._take(self._channels.wait(0))
-        for rank in exited:
-            seen = self._seen[rank.rank]
-            if seen.exit_status == 0:
-                self._settle_within(self._limits.exit_s)
-            else:
-                self._trouble(seen, self._limits.grace_s)
+    def _note_exit(self, seen: _Seen, exit_status: int) -> None:
+        seen.exit_status = exit_status
+        if exit_status == 0:
+            self._settle_within(self._limits.exit_s)
+        else:
+            self._trouble(seen, self._limits.grace_s)
 
-    def _has_just_exited(self, rank: Rank) -> bool:
-        seen = self._seen[rank.rank]
-        if seen.exit_status is not None:
-            return False
-        seen.exit_status = rank.exit_status()
-        return seen.exit_status is not None
-
-    def _take(self, events: Sequence[ChannelEvent]) -> None:
+    def _take(self, events: Sequence[NodeEvent]) -> None:
         for event in events:
-            seen = self._seen[event.rank]
             match event:
                 case Received(rank=rank, message=message):
-                    self._hear(rank, seen, message)
-                case Fault(reason=reason):
-                    self._fault(seen, reason)
-                case Closed():
-                    seen.closed = True
+                    self._hear(rank, self._seen[rank], message)
+                case Fault(rank=rank, reason=reason):
+                    self._fault(self._seen[rank], reason)
+                case Closed(rank=rank):
+                    self._seen[rank].closed = True
+                case Exited(rank=rank, exit_status=status):
+                    self._note_exit(self._seen[rank], status)
+                case Lost(loss=loss):
+                    self.loss = self.loss or loss
+                    self._settle_within(0)
 
     def _hear(self, rank: int, seen: _Seen, message: object) -> None:
         match message:
@@ -230,7 +209,7 @@ class Watch:
 
     def _answer(self, rank: int, seen: _Seen, verdict: Verdict) -> None:
         self.stopped |= verdict is Verdict.STOP
-        fault = self._channels.send(rank, Answer(verdict=verdict))
+        fault = self._nodes.send(rank, Answer(verdict=verdict))
         if fault is not None:
             self._fault(seen, fault.reason)
 
@@ -250,20 +229,19 @@ class Watch:
         by = time.monotonic() + seconds
         self._settle_by = by if self._settle_by is None else min(by, self._settle_by)
 
-    def _end(self, rank: Rank) -> RankEnd:
-        seen = self._seen[rank.rank]
-        status = rank.exit_status()
+    def _end(self, one: RankExit) -> RankEnd:
+        seen = self._seen[one.rank]
         return RankEnd(
-            rank=rank.rank,
-            exit_status=status,
-            ended_by_us=rank.ended_by_us,
-            lost=rank.lost,
+            rank=one.rank,
+            exit_status=one.exit_status,
+            ended_by_us=one.ended_by_us,
+            lost=one.lost,
             started=seen.started,
             failed=seen.failed,
             fault=seen.fault,
             trouble=seen.trouble,
             trouble_after_result=seen.trouble_after_result,
-            log_path=str(rank.log_path),
-            log_tail=log_tail(rank.log_path),
-            log_end="" if status == 0 else log_end(rank.log_path),
+            log_path=one.log_path,
+            log_tail=one.log_tail,
+            log_end="" if one.exit_status == 0 else one.log_end,
         )

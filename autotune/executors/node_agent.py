@@ -1,0 +1,339 @@
+"""What one node does of a trial: starts its ranks, hears them, ends them, and cleans up."""
+
+import json
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+
+from autotune.executors.base import LaunchEnd
+from autotune.executors.channel import Closed, Fault
+from autotune.executors.host_limits import oom_kills
+from autotune.executors.inspection import inspect
+from autotune.executors.kernel_log import KernelLog
+from autotune.executors.launch_facts import NodesEnd, RankExit
+from autotune.executors.live_ranks import Fit, LiveRanks
+from autotune.executors.log_cap import KEPT_WELL_BYTES, LogCap
+from autotune.executors.log_tail import log_end, log_tail
+from autotune.executors.nodes import Exited, NodeEvent, StartError
+from autotune.executors.quarantine import Quarantine
+from autotune.executors.rank_environment import LOOPBACK, RankPlace, rank_environment
+from autotune.executors.rank_process import Rank, RankCommand
+from autotune.executors.rank_starter import RankStarter
+from autotune.executors.standing import Standing
+from autotune.executors.team import Team
+from autotune.model import DeviceKind, TrialSpec, encode
+from autotune.model.protocol import Answer
+
+_ROOT = Path("/")
+_POLL_EXIT_S = 0.01
+"""Once a rank has closed its channel, its exit is a matter of milliseconds."""
+_MOST_TURNS = 100
+"""Of reading what ranks that have exited had sent: a child of theirs may go on sending."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What a node is to start of a trial."""
+
+    spec: TrialSpec
+    ranks_per_node: int
+    directory: Path
+    """On the node, made by it: for the specification and the logs."""
+    node: int = 0
+    """From 0; node 0 has rank 0."""
+    nodes: int = 1
+    address: str = LOOPBACK
+    port: int = 0
+    """Where the ranks meet; node 0 needs none."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Of whoever asks for the trial; they go before the node's own."""
+    fresh: bool = True
+    """The processes run no other trial, neither before nor after."""
+
+    @property
+    def ranks(self) -> range:
+        """Those of this node."""
+        return range(self.node * self.ranks_per_node, (self.node + 1) * self.ranks_per_node)
+
+
+class NodeAgent:
+    """The agent of one node, for one trial after the other. Not thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        rank_command: Sequence[str],
+        starter: RankStarter,
+        cores: Callable[[], int],
+        term_s: float,
+        live: bool = False,
+    ) -> None:
+        """`rank_command` gets the path of the spec as its last argument.
+
+        `cores` are shared out among the ranks. `term_s` is between TERM and KILL. `live`: ranks may
+        wait for another trial after theirs.
+        """
+        self._rank_command = tuple(rank_command)
+        self._starter = starter
+        self._cores = cores
+        self._term_s = term_s
+        self._quarantine = Quarantine()
+        self._live = LiveRanks(wanted=live, on_survivors=self._quarantine.add)
+        self._store: socket.socket | None = None
+        self._job: _Job | None = None
+        self._earlier = 0
+        """Trials that the ranks of the last one had finished before."""
+
+    def prepare(self) -> None:
+        """Have the imports start while the first trial is thought of."""
+        self._starter.prepare(os.environ)
+
+    def close(self) -> None:
+        """End whatever was kept for later trials."""
+        self.abandon()
+        self._live.end()  # before the warm parent, whose ranks they are
+        self._starter.close()
+
+    def listen(self, address: str) -> int:
+        """Bind the port at which the next trial's ranks meet.
+
+        Rank 0 inherits the socket: nobody can take the port between finding and using it.
+        """
+        self._stop_listening()
+        self._store = socket.create_server((address, 0), backlog=128)
+        port: int = self._store.getsockname()[1]
+        return port
+
+    def start(self, order: Order, cancel: Event) -> None:
+        """Start the ranks of `order`. Raises StartError; what did start is then ended."""
+        self._earlier = 0
+        if held := self._quarantine.reason():
+            raise StartError(held)
+        fit = self._fit(order)
+        try:
+            team = self._live.take(fit) or self._new_team(order)
+            self._earlier = team.trials
+            self._job = _Job(team=team, fit=fit)
+            self._start(order, team, cancel)
+        except OSError as error:
+            self.abandon()
+            raise StartError(f"the trial can't be started: {error}") from error
+        finally:
+            self._stop_listening()
+        self._job.follow_logs()
+
+    def wait(self, timeout_s: float) -> list[NodeEvent]:
+        return self._now.wait(timeout_s)
+
+    def send(self, rank: int, answer: Answer) -> Fault | None:
+        return self._now.team.channels.send(rank, answer)
+
+    def inspect(self) -> tuple[Standing, ...]:
+        return inspect(self._now.team.ranks, self._now.team.channels)
+
+    def end(self, *, may_stay: bool) -> NodesEnd:
+        job = self._now
+        job.stays = may_stay and job.fit is not None and job.team.is_sound
+        survivors = [] if job.stays else job.team.end()
+        self._quarantine.add(survivors)
+        return job.ended(survivors)
+
+    def finish(self, *, well: bool) -> str:
+        job = self._now
+        if well:
+            job.trim_logs()
+            if job.stays and job.fit is not None:
+                self._live.keep(job.team, job.fit)
+                self._job = None
+                return ""
+        job.team.end()
+        left = job.team.clean()
+        self._job = None
+        return left
+
+    def judged(self, end: LaunchEnd) -> LaunchEnd:
+        """What the last trial's `end` is worth, if its ranks had run others before."""
+        return self._live.judge(self._earlier, end)
+
+    def abandon(self) -> None:
+        job, self._job = self._job, None
+        if job is not None:
+            job.stop_following()
+            job.team.close()
+        self._stop_listening()
+
+    @property
+    def _now(self) -> "_Job":
+        assert self._job is not None, "no trial was started"  # noqa: S101 - for programmers
+        return self._job
+
+    def _stop_listening(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _fit(self, order: Order) -> Fit | None:
+        """What the ranks have to fit; None if they are to run no other trial."""
+        if order.fresh or not self._live.may_keep:
+            return None
+        ranks = order.nodes * order.ranks_per_node
+        nobody = RankPlace(
+            rank=0, ranks=ranks, nodes=order.nodes, port=0, channel_fd=0, store_fd=None
+        )
+        environment = self._environment(order, nobody, {})
+        return Fit.of(order.spec, ranks=ranks, environment=environment)
+
+    def _new_team(self, order: Order) -> Team:
+        return Team(
+            term_s=self._term_s,
+            uses_gpus=order.spec.device is DeviceKind.CUDA,
+            warden=self._starter.warden,
+        )
+
+    def _start(self, order: Order, team: Team, cancel: Event) -> None:
+        """Have `team` run the trial. A new one's ranks are started one by one.
+
+        So those that did start can be ended.
+        """
+        order.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        spec_path = order.directory.absolute() / "spec.json"
+        _write_private(spec_path, json.dumps(encode(order.spec), allow_nan=False, indent=1))
+        if team.ranks:
+            team.go_on(spec_path)
+            return
+        port = order.port
+        if order.node == 0:
+            port = self._store.getsockname()[1] if self._store else self.listen(order.address)
+            team.port = port
+        self._start_ranks(order, spec_path, port, team, cancel)
+
+    def _start_ranks(
+        self, order: Order, spec_path: Path, port: int, team: Team, cancel: Event
+    ) -> None:
+        for rank in order.ranks:
+            with team.channels.open(rank) as channel:
+                command = self._command(order, spec_path, rank, channel, port, team)
+                team.ranks.append(self._starter.start(command, cancel))
+
+    def _command(
+        self,
+        order: Order,
+        spec_path: Path,
+        rank: int,
+        channel: socket.socket,
+        port: int,
+        team: Team,
+    ) -> RankCommand:
+        place = RankPlace(
+            rank=rank,
+            ranks=order.nodes * order.ranks_per_node,
+            nodes=order.nodes,
+            address=order.address,
+            port=port,
+            channel_fd=channel.fileno(),
+            store_fd=self._store.fileno() if self._store and rank == 0 else None,
+            live=self._fit(order) is not None,
+        )
+        descriptors = [place.channel_fd] + [place.store_fd] * (place.store_fd is not None)
+        return RankCommand(
+            rank=rank,
+            arguments=(*self._rank_command, str(spec_path)),
+            environment=self._environment(order, place, team.scratch.variables(os.environ)),
+            log_path=order.directory.absolute() / f"rank-{rank}.log",
+            descriptors=tuple(fd for fd in descriptors if fd is not None),
+        )
+
+    def _environment(
+        self, order: Order, place: RankPlace, own: Mapping[str, str]
+    ) -> dict[str, str]:
+        around = {**os.environ, **order.variables, **own}
+        return rank_environment(around, order.spec.environment, place, cores=self._cores())
+
+
+class _Job:
+    """The trial that is under way."""
+
+    def __init__(self, *, team: Team, fit: Fit | None) -> None:
+        self.team = team
+        self.fit = fit
+        self.stays = False
+        self._kills_before = oom_kills(_ROOT)
+        self._kernel = KernelLog().__enter__()
+        self._logs: LogCap | None = None
+        self._exited: set[int] = set()
+        self._leaving: set[int] = set()
+
+    def follow_logs(self) -> None:
+        """Once all ranks have theirs."""
+        self._logs = LogCap([rank.log_path for rank in self.team.ranks]).__enter__()
+
+    def stop_following(self) -> None:
+        if self._logs is not None:
+            self._logs.finish()
+        self._kernel.close()
+
+    def trim_logs(self) -> None:
+        if self._logs is not None:
+            self._logs.trim(KEPT_WELL_BYTES)
+
+    def wait(self, timeout_s: float) -> list[NodeEvent]:
+        """Messages, and then the exits that follow them."""
+        patience_s = min(timeout_s, _POLL_EXIT_S) if self._leaving else timeout_s
+        events: list[NodeEvent] = list(self.team.channels.wait(patience_s))
+        exits = [exited for rank in self.team.ranks if (exited := self._exit_of(rank))]
+        if exits:
+            events += self._last_words()
+        self._leaving |= {event.rank for event in events if isinstance(event, Closed)}
+        self._exited |= {exited.rank for exited in exits}
+        self._leaving -= self._exited
+        return [*events, *exits]
+
+    def ended(self, survivors: Sequence[int]) -> NodesEnd:
+        """What is known once the processes are gone."""
+        kernel_log = self._kernel.text()
+        self.stop_following()
+        return NodesEnd(
+            ranks=tuple(_exit(rank) for rank in self.team.ranks),
+            survivors=tuple(survivors),
+            oom_kills=oom_kills(_ROOT) - self._kills_before,
+            kernel_log=kernel_log,
+        )
+
+    def _exit_of(self, rank: Rank) -> Exited | None:
+        """If it has just exited."""
+        if rank.rank in self._exited:
+            return None
+        status = rank.exit_status()
+        return None if status is None else Exited(rank=rank.rank, exit_status=status)
+
+    def _last_words(self) -> list[NodeEvent]:
+        """What was sent before is to be heard before, a result in particular."""
+        events: list[NodeEvent] = []
+        for _ in range(_MOST_TURNS):
+            more = self.team.channels.wait(0)
+            if not more:
+                break
+            events += more
+        return events
+
+
+def _exit(rank: Rank) -> RankExit:
+    return RankExit(
+        rank=rank.rank,
+        exit_status=rank.exit_status(),
+        ended_by_us=rank.ended_by_us,
+        lost=rank.lost,
+        log_path=str(rank.log_path),
+        log_tail=log_tail(rank.log_path),
+        log_end=log_end(rank.log_path),
+    )
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write `text` for its owner alone: a workload's arguments may hold secrets."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
