@@ -10,6 +10,7 @@ from threading import Event
 
 from autotune.budget import DEFAULT_BUDGET_S, check_budget
 from autotune.errors import FieldError, UnreadableError, UserError
+from autotune.executors.base import Executor
 from autotune.executors.landscapes import LandscapeSource
 from autotune.executors.local import LocalExecutor
 from autotune.executors.simulated import SimulatedExecutor, VirtualClock
@@ -41,11 +42,14 @@ class Launching:
     """Every rank is a fresh interpreter."""
     live: bool = False
     """Trials of the search may run in the ranks of the one before."""
+    cluster: Executor | None = None
+    """Launches them on other machines than this one."""
+    cluster_flags: str = ""
 
     @property
     def flags(self) -> str:
         """As they are typed after a command."""
-        return " --cold" * self.cold + " --live" * self.live
+        return " --cold" * self.cold + " --live" * self.live + self.cluster_flags
 
 
 def build_spec(request: Request, target: Target, space: Space, place: Place) -> StudySpec:
@@ -142,6 +146,7 @@ def runner(
         space=space,
         strategy=build_strategy(study.spec.search, space, study.spec.seed),
         executor=simulated
+        or launching.cluster
         or LocalExecutor(
             machine=place.machine,
             cold=launching.cold,

@@ -1,6 +1,6 @@
 """Which machine a command is about: this one, one that it has to be, or one of the catalogue."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from autotune.errors import FieldError, UserError
@@ -48,26 +48,49 @@ class Place:
         )  # fmt: skip
 
 
-def find_place(name: str, *, instances: Sequence[Source] = (), ask_ec2: bool = True) -> Place:
-    """The machine that this runs on, as `name`: `local`, `auto`, or one of the catalogue.
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A machine as it says of itself what it is."""
 
-    Raises FieldError for a name that is unknown, and UserError for one that this machine isn't.
+    machine: Machine
+    links: Links
+    instance_type: Callable[[], str | None]
+    """Asks EC2 for its name."""
+    called: str = "this machine"
+
+    @classmethod
+    def here(cls) -> "Found":
+        """The machine that this runs on."""
+        return cls(machine=describe_machine(), links=find_links(), instance_type=instance_type)
+
+
+def find_place(
+    name: str,
+    *,
+    instances: Sequence[Source] = (),
+    ask_ec2: bool = True,
+    found: Found | None = None,
+) -> Place:
+    """The machine `found`, else this one, as `name`: `local`, `auto`, or one of the catalogue.
+
+    Raises FieldError for a name that is unknown, and UserError for one that the machine isn't.
     """
-    machine = describe_machine()
+    found = found or Found.here()
+    machine = found.machine
     catalogue = load_instances(instances)
     if name == AUTO:
-        found = instance_type() if ask_ec2 else None
-        name = found if found in catalogue else LOCAL
+        said = found.instance_type() if ask_ec2 else None
+        name = said if said in catalogue else LOCAL
     if name in (LOCAL, machine.instance):
-        return Place(machine=machine, links=find_links())
+        return Place(machine=machine, links=found.links)
     entry = _entry(name, catalogue)
     difference = mismatch(machine, entry)
     if difference:
         raise UserError(
-            f"--instance: this machine isn't a {name}: {difference}",
-            hint=f"run it on a {name}, or tune what is here with --instance {LOCAL}",
+            f"--instance: {found.called} isn't a {name}: {difference}",
+            hint=f"run it on a {name}, or tune what is there with --instance {LOCAL}",
         )
-    return Place(machine=replace(machine, instance=name), instance=entry, links=find_links())
+    return Place(machine=replace(machine, instance=name), instance=entry, links=found.links)
 
 
 def describe_place(

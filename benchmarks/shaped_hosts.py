@@ -5,7 +5,7 @@ Ranks are forked from a warm parent on each host, as the local executor has them
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from threading import Event
 from autotune.executors.base import Launch
 from autotune.executors.local import RANK_COMMAND, LocalExecutor
 from autotune.executors.node_agent import NodeAgent, Order
+from autotune.executors.rank_environment import RankPlace
 from autotune.executors.rank_starter import RankStarter
 from autotune.executors.team import Team
 from autotune.executors.watch import Limits
@@ -36,7 +37,6 @@ class ShapedHostsExecutor(LocalExecutor):
             super()._order(launch),
             nodes=len(self._hosts),
             address=self._hosts[0].address,
-            variables={"GLOO_SOCKET_IFNAME": LINK},
         )
 
     def _check(self, launch: Launch) -> None:
@@ -69,6 +69,11 @@ class HostsAgent(NodeAgent):
             with team.channels.open(rank) as channel, _inside(host):
                 command = self._command(order, spec, rank, channel, port, team)
                 team.ranks.append(starter.start(command, cancel))
+
+    def _environment(
+        self, order: Order, place: RankPlace, own: Mapping[str, str]
+    ) -> dict[str, str]:
+        return {**super()._environment(order, place, own), "GLOO_SOCKET_IFNAME": LINK}
 
     def listen(self, address: str) -> int:
         with _inside(self._hosts[0][0]):

@@ -19,6 +19,7 @@ class ExecutorName(StrEnum):
     """Where trials run."""
 
     LOCAL = "local"
+    RAY = "ray"
     SIMULATED = "simulated"
 
 
@@ -56,8 +57,27 @@ ExecutorOption = Annotated[
     ExecutorName,
     typer.Option(
         "--executor",
-        help="Where trials run: on this machine, or nowhere: simulated ones follow the landscape "
-        "that --landscape names, on a clock of their own.",
+        help="Where trials run: on this machine, on nodes of a Ray cluster (see docs/ray.md), or "
+        "nowhere: simulated ones follow the landscape that --landscape names, on a clock of their "
+        "own.",
+    ),
+]
+NodesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--nodes",
+        min=1,
+        max=10_000,
+        help="With --executor ray: nodes that each trial takes, all of each. Default: 1.",
+    ),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="auto|HOST:PORT|ray://HOST:PORT",
+        help="With --executor ray: the cluster. Default: $RAY_ADDRESS, else the one that this "
+        "machine is part of.",
     ),
 ]
 LandscapeOption = Annotated[
@@ -80,7 +100,10 @@ WorkloadOption = Annotated[
 NprocOption = Annotated[
     int | None,
     typer.Option(
-        "--nproc", help="Ranks on this machine. Default: one for each GPU; else up to 4, by cores."
+        "--nproc",
+        "--gpus-per-node",
+        help="Ranks on a node, which is this machine or one of a cluster's. Default: one for each "
+        "GPU; else up to 4, by cores.",
     ),
 ]
 BatchOption = Annotated[

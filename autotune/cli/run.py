@@ -7,7 +7,9 @@ import typer
 
 from autotune.budget import Budget, seconds
 from autotune.cli.controller import control
+from autotune.cli.on_ray import Cluster, chosen_cluster, cluster_for, for_cluster
 from autotune.cli.options import (
+    AddressOption,
     BatchOption,
     ColdOption,
     ExecutorName,
@@ -18,6 +20,7 @@ from autotune.cli.options import (
     LandscapeOption,
     LiveOption,
     LossyOption,
+    NodesOption,
     NoImdsOption,
     NprocOption,
     OnlyOption,
@@ -40,7 +43,7 @@ from autotune.errors import FieldError
 from autotune.exporters.files import check_writable
 from autotune.machine_lock import machine_use
 from autotune.machines import LOCAL, find_place, simulated_place
-from autotune.model import Study, StudySpec, StudyStatus
+from autotune.model import Study, StudySpec, StudyStatus, Target
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
 from autotune.storage import default_url, open_store
 from autotune.user_workload import find_user_workload
@@ -97,6 +100,8 @@ def run(
     live: LiveOption = False,
     share_machine: ShareOption = False,
     executor: ExecutorOption = ExecutorName.LOCAL,
+    nodes: NodesOption = None,
+    address: AddressOption = None,
     landscape: LandscapeOption = None,
 ) -> None:
     """Find the fastest steady configuration, and save it as YAML.
@@ -109,6 +114,9 @@ def run(
         executor,
         landscape,
         {"--instance": instance, "--output": output, "--cold": cold, "--live": live},
+    )
+    cluster_options = chosen_cluster(
+        executor, nodes, address, {"--live": live, "--share-machine": share_machine}
     )
     request = Request(
         instance=instance or LOCAL,
@@ -128,31 +136,40 @@ def run(
         allow_lossy=allow_lossy,
         output=path,
     )
-    if source is None:
-        place = find_place(
-            request.instance, instances=request.instance_sources, ask_ec2=not no_imds
-        )
-    else:
-        request = on_landscape(request, source)
-        place = simulated_place(source, instances=request.instance_sources)
-    target = build_target(request, place.machine)
-    built = build_space(request, place, target)
-    spec = build_spec(request, target, built, place)
-    if source is None:
-        check_writable(path or default_output(target))
-    else:
-        check_recorded(built, source)
-    using = machine_use(share=share_machine) if source is None else nullcontext()
-    with open_store(storage or default_url()) as store, using as use:
-        study = new_study(spec, place.machine, store)
-        notices = all_notices(request, built)
-        if cost := request.budget.describe(place, target.nodes):
-            notices.append(cost)
-        control(
-            study, place, store,
-            storage=storage, format_=format_, using=nullcontext(use), notices=notices,
-            launching=Launching(cold=cold, live=live),
-        )  # fmt: skip
+    if cluster_options is not None:
+        request = for_cluster(request, cluster_options)
+    with cluster_for(
+        cluster_options, cold=cold, ask_ec2=not no_imds, workload=request.own_workload
+    ) as cluster:
+        if source is not None:
+            request = on_landscape(request, source)
+            place = simulated_place(source, instances=request.instance_sources)
+        else:
+            place = (cluster.place if cluster else find_place)(
+                request.instance, instances=request.instance_sources, ask_ec2=not no_imds
+            )
+        target = build_target(request, place.machine)
+        built = build_space(request, place, target)
+        spec = build_spec(request, target, built, place)
+        if source is None:
+            check_writable(path or default_output(target))
+        else:
+            check_recorded(built, source)
+        launching = Launching(cold=cold, live=live)
+        notices = []
+        if cluster is not None:
+            launching, notices = cluster.launching(launching), cluster.notices
+        using = machine_use(share=share_machine) if _is_here(target, cluster) else nullcontext()
+        with open_store(storage or default_url()) as store, using as use:
+            study = new_study(spec, place.machine, store)
+            notices += all_notices(request, built)
+            if cost := request.budget.describe(place, target.nodes):
+                notices.append(cost)
+            control(
+                study, place, store,
+                storage=storage, format_=format_, using=nullcontext(use), notices=notices,
+                launching=launching,
+            )  # fmt: skip
 
 
 def resume(
@@ -165,6 +182,8 @@ def resume(
     cold: ColdOption = False,
     live: LiveOption = False,
     share_machine: ShareOption = False,
+    executor: ExecutorOption = ExecutorName.LOCAL,
+    address: AddressOption = None,
 ) -> None:
     """Finish a run that was interrupted or killed; finished trials are kept."""
     with open_store(storage or default_url()) as store:
@@ -181,16 +200,33 @@ def resume(
             check_output(study)
         text = study.spec.instances_text
         sources = [read_yaml(text, f"instances of run {study.run_id}")] if text else []
-        place = (
-            simulated_place(landscape_of(study.spec), instances=sources)
-            if target.is_simulated
-            else find_place(target.instance, instances=sources)
-        )
-        using = nullcontext() if target.is_simulated else machine_use(share=share_machine)
-        control(
-            study, place, store, storage=storage, format_=format_, using=using,
-            launching=Launching(cold=cold, live=live),
+        options = chosen_cluster(
+            executor, study.spec.target.nodes if executor is ExecutorName.RAY else None, address,
+            {"--live": live, "--share-machine": share_machine},
         )  # fmt: skip
+        with cluster_for(
+            options, cold=cold, ask_ec2=True, workload=study.spec.own_workload
+        ) as cluster:
+            place = (
+                simulated_place(landscape_of(study.spec), instances=sources)
+                if target.is_simulated
+                else (cluster.place if cluster else find_place)(
+                    target.instance, instances=sources, ask_ec2=True
+                )
+            )
+            launching = Launching(cold=cold, live=live)
+            if cluster is not None:
+                launching = cluster.launching(launching)
+            using = machine_use(share=share_machine) if _is_here(target, cluster) else nullcontext()
+            control(
+                study, place, store, storage=storage, format_=format_, using=using,
+                launching=launching, notices=cluster.notices if cluster else [],
+            )  # fmt: skip
+
+
+def _is_here(target: Target, cluster: Cluster | None) -> bool:
+    """Whether trials train on this machine."""
+    return cluster is None and not target.is_simulated
 
 
 def _where(study: Study) -> str:

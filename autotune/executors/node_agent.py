@@ -4,7 +4,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
@@ -48,8 +48,6 @@ class Order:
     address: str = LOOPBACK
     port: int = 0
     """Where the ranks meet; node 0 needs none."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """Of whoever asks for the trial; they go before the node's own."""
     fresh: bool = True
     """The processes run no other trial, neither before nor after."""
 
@@ -249,7 +247,7 @@ class NodeAgent:
     def _environment(
         self, order: Order, place: RankPlace, own: Mapping[str, str]
     ) -> dict[str, str]:
-        around = {**os.environ, **order.variables, **own}
+        around = {**os.environ, **own}
         return rank_environment(around, order.spec.environment, place, cores=self._cores())
 
 

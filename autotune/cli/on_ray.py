@@ -1,0 +1,116 @@
+"""What `autotune run --executor ray` does otherwise than a run on this machine."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from autotune.cli.options import ExecutorName
+from autotune.compose import Launching
+from autotune.errors import FieldError
+from autotune.machines import Found, Place, find_place
+from autotune.model import UserWorkload
+from autotune.request import Request
+from autotune.yaml_reader import Source
+
+if TYPE_CHECKING:
+    from autotune.executors.ray.executor import RayExecutor
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """What was asked for of a cluster."""
+
+    nodes: int
+    address: str | None
+
+    @property
+    def flags(self) -> str:
+        """As they are typed after `resume`, which knows the nodes."""
+        address = f" --address {shlex.quote(self.address)}" if self.address else ""
+        return f" --executor ray{address}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Nodes that are taken, with their agents on them."""
+
+    executor: "RayExecutor"
+    options: ClusterOptions
+
+    def place(self, name: str, *, instances: list[Source], ask_ec2: bool) -> Place:
+        """What the nodes are. Raises as `find_place` does."""
+        facts = self.executor.facts[0]
+        found = Found(
+            machine=facts.machine,
+            links=facts.links,
+            instance_type=lambda: facts.instance_type,
+            called="a node of the cluster",
+        )
+        place = find_place(name, instances=instances, ask_ec2=ask_ec2, found=found)
+        self.executor.named(place.machine)
+        return place
+
+    def launching(self, launching: Launching) -> Launching:
+        """With the cluster in the place of this machine."""
+        return replace(launching, cluster=self.executor, cluster_flags=self.options.flags)
+
+    @property
+    def notices(self) -> list[str]:
+        """What a person should know before the first trial."""
+        where = ", ".join(f"{node.host} ({node.address})" for node in self.executor.facts)
+        dashboard = f"; dashboard: {self.executor.dashboard}" if self.executor.dashboard else ""
+        return [f"Ray: {where}{dashboard}"]
+
+
+def chosen_cluster(
+    executor: ExecutorName,
+    nodes: int | None,
+    address: str | None,
+    others: Mapping[str, object],
+) -> ClusterOptions | None:
+    """What is asked for of a cluster; None without the Ray executor.
+
+    `others` are options that mean nothing with it. Raises FieldError for what contradicts itself.
+    """
+    if executor is not ExecutorName.RAY:
+        for name, value in {"--nodes": nodes, "--address": address}.items():
+            if value is not None:
+                raise FieldError(name, value, "needs --executor ray")
+        return None
+    for name, given in others.items():
+        if given:
+            raise FieldError(name, str(given), "doesn't go with --executor ray")
+    return ClusterOptions(nodes=nodes or 1, address=address)
+
+
+def for_cluster(request: Request, options: ClusterOptions) -> Request:
+    """`request` with what the cluster decides."""
+    return replace(request, assumed={**request.assumed, "nodes": str(options.nodes)})
+
+
+@contextmanager
+def cluster_for(
+    options: ClusterOptions | None,
+    *,
+    cold: bool,
+    ask_ec2: bool,
+    workload: UserWorkload | None,
+) -> Iterator[Cluster | None]:
+    """The nodes, within; None without options. Raises UserError and ExecutorError."""
+    if options is None:
+        yield None
+        return
+    # Ray is an extra, and takes a second to import.
+    from autotune.executors.ray.actor import AgentOptions  # noqa: PLC0415
+    from autotune.executors.ray.executor import RayExecutor  # noqa: PLC0415
+
+    executor = RayExecutor(
+        options.nodes,
+        address=options.address or "auto",
+        options=AgentOptions(cold=cold, ask_ec2=ask_ec2),
+        workload=workload,
+    )
+    with executor:
+        yield Cluster(executor=executor, options=options)

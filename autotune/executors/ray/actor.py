@@ -1,0 +1,189 @@
+"""The agent of one node as a Ray actor: what `NodeAgent` does, asked for from elsewhere."""
+
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from threading import Event
+
+import ray
+
+from autotune.executors.ec2_metadata import instance_type
+from autotune.executors.host import describe_machine
+from autotune.executors.host_links import find_links
+from autotune.executors.launch_facts import NodesEnd
+from autotune.executors.local import RANK_COMMAND
+from autotune.executors.node_agent import NodeAgent, Order
+from autotune.executors.nodes import NodeEvent, StartError
+from autotune.executors.rank_starter import RankStarter
+from autotune.executors.ray.interface import interface_of
+from autotune.executors.ray.silence import Silence
+from autotune.executors.standing import Standing
+from autotune.executors.watch import Limits
+from autotune.model import Machine, UserWorkload
+from autotune.model.protocol import Answer
+from autotune.space.facts import Links
+
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentOptions:
+    """What is the same for all agents and all trials of a run."""
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Of the driver's environment, set before anything is started."""
+    cold: bool = False
+    workload: UserWorkload | None = None
+    rank_command: tuple[str, ...] = ()
+    """Empty: the usual one, by this node's interpreter."""
+    term_s: float = Limits.term_s
+    ask_ec2: bool = False
+    """Whether the node may ask EC2's metadata service what it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFacts:
+    """What a node says of itself."""
+
+    host: str
+    address: str
+    machine: Machine
+    links: Links
+    instance_type: str | None
+    """As EC2 has it."""
+    versions: Mapping[str, str]
+    """What has to be the same on the driver."""
+
+
+def own_versions() -> dict[str, str]:
+    """Of what the driver and its agents exchange objects with."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    own = str(import_module("autotune").__version__)  # the package itself is above this layer
+    return {"autotune": own, "Python": python, "Ray": ray.__version__}
+
+
+class AgentActor:
+    """One on each node. Its calls come one after the other."""
+
+    def __init__(self, options: AgentOptions) -> None:
+        self._silence = Silence()
+        self._options = options
+        self._address = ray.util.get_node_ip_address()
+        os.environ.update(options.variables)
+        # Gloo would take the address that the host's name stands for, which may be the loopback's.
+        if name := interface_of(self._address):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+        # Ray's own, by what it was told of the node; ranks get a share of what there is.
+        os.environ.pop("OMP_NUM_THREADS", None)
+        self._machine = describe_machine()
+        self._workload = options.workload and _as_here(options.workload)
+        self._folder = Path(tempfile.mkdtemp(prefix="autotune-agent-"))
+        self._agent = NodeAgent(
+            rank_command=options.rank_command or RANK_COMMAND,
+            starter=RankStarter(cold=options.cold, workload=self._workload),
+            cores=lambda: self._machine.cores,
+            term_s=options.term_s,
+        )
+        self._left = 0
+        """Ranks of the trial that haven't exited."""
+
+    def facts(self) -> NodeFacts:
+        """What this node is. Its warm parent starts meanwhile."""
+        with self._silence.broken():
+            self._agent.prepare()
+            return NodeFacts(
+                host=socket.gethostname(),
+                address=self._address,
+                machine=self._machine,
+                links=find_links(),
+                instance_type=instance_type() if self._options.ask_ec2 else None,
+                versions=own_versions(),
+            )
+
+    def beat(self) -> None:
+        """The driver lives."""
+        with self._silence.broken():
+            return
+
+    def listen(self) -> tuple[str, int]:
+        """Address and port at which the next trial's ranks meet."""
+        with self._silence.broken():
+            return self._address, self._agent.listen(self._address)
+
+    def start(self, order: Order) -> StartError | None:
+        """Start this node's ranks; returns why that can't be."""
+        with self._silence.broken():
+            if self._workload is not None and (changed := self._workload.changed()):
+                return StartError(f"{self._address}: {changed}")
+            spec = order.spec
+            if spec.workload_folder and self._workload is not None:
+                spec = replace(spec, workload_folder=self._workload.folder)
+            order = replace(order, spec=spec, directory=self._folder / order.directory.name)
+            try:
+                self._agent.start(order, Event())
+            except StartError as error:
+                return StartError(f"{self._address}: {error}", error.outcome)
+            self._left = order.ranks_per_node
+            return None
+
+    def exchange(
+        self, answers: Sequence[tuple[int, Answer]], timeout_s: float
+    ) -> Sequence[NodeEvent]:
+        """Hand out answers; what happens within `timeout_s`, as soon as anything has."""
+        with self._silence.broken():
+            faults = [self._agent.send(rank, answer) for rank, answer in answers]
+            events: list[NodeEvent] = [fault for fault in faults if fault is not None]
+            deadline = time.monotonic() + timeout_s
+            while not events:
+                left_s = deadline - time.monotonic()
+                events += self._agent.wait(max(0.0, min(_POLL_S, left_s)))
+                if left_s <= 0:
+                    break
+            return events
+
+    def inspect(self) -> tuple[Standing, ...]:
+        with self._silence.broken():
+            return self._agent.inspect()
+
+    def end(self) -> NodesEnd:
+        with self._silence.broken():
+            return self._agent.end(may_stay=False)
+
+    def finish(self, *, well: bool) -> str:
+        """Remove what is left; its logs have gone to the driver."""
+        with self._silence.broken():
+            left = self._agent.finish(well=well)
+            for folder in self._folder.iterdir():
+                shutil.rmtree(folder, ignore_errors=True)
+            return left
+
+    def abandon(self) -> None:
+        with self._silence.broken():
+            self._agent.abandon()
+
+    def close(self) -> None:
+        """End everything; the actor may be killed then."""
+        with self._silence.broken():
+            self._agent.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _as_here(workload: UserWorkload) -> UserWorkload:
+    """With the paths of this node, where Ray has unpacked the driver's folder as the current one.
+
+    Where it hasn't, all nodes see the folder under the path that the driver has for it.
+    """
+    if not workload.folder or Path(workload.folder).is_dir():
+        return workload
+    here = Path.cwd()
+    file = workload.file
+    if file and Path(file).is_relative_to(workload.folder):
+        file = str(here / Path(file).relative_to(workload.folder))
+    return replace(workload, folder=str(here), file=file)

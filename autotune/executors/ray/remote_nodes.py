@@ -1,0 +1,213 @@
+"""The nodes of a trial as their agents on a Ray cluster tell of them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import ray
+from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
+
+from autotune.executors.base import Launch
+from autotune.executors.channel import Fault
+from autotune.executors.launch_facts import NodeLoss, NodesEnd, RankExit
+from autotune.executors.node_agent import Order
+from autotune.executors.nodes import Exited, Lost, NodeEvent, StartError
+from autotune.executors.ray.actor import NodeFacts
+from autotune.executors.standing import Standing
+from autotune.model import Outcome
+from autotune.model.protocol import Answer
+
+EXCHANGE_S = 0.25
+"""For which an agent waits for something to tell, before it is asked again."""
+START_LIMIT_S = 150.0
+"""More than a warm parent may take to import from a slow disk."""
+CALL_LIMIT_S = 30.0
+"""For everything else, of which ending processes that resist takes the longest."""
+_POLL_S = 0.05
+_UNREACHABLE = (RayError, ConnectionError, TimeoutError)
+
+
+class RemoteNodes:
+    """Implements `Nodes` with one agent for each node, those of rank 0 first."""
+
+    def __init__(self, agents: Sequence[Any], facts: Sequence[NodeFacts]) -> None:
+        self._agents = tuple(agents)
+        self._facts = tuple(facts)
+        self.loss: NodeLoss | None = None
+        """Of the first node that went away; after it, other agents are needed."""
+        self._launch: Launch | None = None
+        self._is_open = False
+        self._exchanges: dict[Any, int] = {}
+        self._answers: list[tuple[int, Answer]] = []
+        self._running: list[set[int]] = []
+        """Ranks of each node that haven't exited."""
+
+    def start(self, launch: Launch, cancel: Event) -> None:
+        """Start the ranks. Raises StartError."""
+        self._launch = launch
+        self._exchanges, self._answers = {}, []
+        per_node = launch.ranks_per_node
+        self._running = [
+            set(range(node * per_node, (node + 1) * per_node)) for node in range(launch.nodes)
+        ]
+        self._is_open = True
+        (address, port), *_ = self._all([self._agents[0].listen.remote()], CALL_LIMIT_S, cancel)
+        orders = [
+            Order(
+                spec=launch.spec,
+                ranks_per_node=per_node,
+                directory=launch.directory,
+                node=node,
+                nodes=launch.nodes,
+                address=address,
+                port=port,
+            )
+            for node in range(launch.nodes)
+        ]
+        calls = zip(self._agents, orders, strict=True)
+        refs = [agent.start.remote(order) for agent, order in calls]
+        for failed in filter(None, self._all(refs, START_LIMIT_S, cancel)):
+            raise failed
+
+    def wait(self, timeout_s: float) -> list[NodeEvent]:
+        if self.loss is not None:
+            return [Lost(loss=self.loss)]
+        self._ask(timeout_s)
+        refs = list(self._exchanges)
+        if not refs:
+            return []
+        ray.wait(refs, num_returns=1, timeout=timeout_s)
+        # Those of other nodes may be there as well.
+        ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0)
+        events: list[NodeEvent] = []
+        for ref in ready:
+            node = self._exchanges.pop(ref)
+            events += self._take(node, ref)
+        return events
+
+    def send(self, rank: int, answer: Answer) -> Fault | None:
+        self._answers.append((rank, answer))
+        return None
+
+    def inspect(self) -> tuple[Standing, ...]:
+        found, _ = self._each([agent.inspect.remote() for agent in self._agents])
+        return tuple(standing for standings in found.values() for standing in standings)
+
+    def end(self, *, may_stay: bool) -> NodesEnd:
+        del may_stay  # ranks on several nodes always are the trial's own
+        found, loss = self._each([agent.end.remote() for agent in self._agents])
+        exits: list[RankExit] = []
+        for node in range(len(self._agents)):
+            exits += self._exits(node, found.get(node))
+        return NodesEnd(
+            ranks=tuple(exits),
+            survivors=tuple(pid for one in found.values() for pid in one.survivors),
+            oom_kills=sum(one.oom_kills for one in found.values()),
+            kernel_log="\n".join(filter(None, (one.kernel_log for one in found.values()))),
+            loss=loss,
+        )
+
+    def finish(self, *, well: bool) -> str:
+        self._is_open = False
+        found, _ = self._each([agent.finish.remote(well=well) for agent in self._agents])
+        clauses = [f"{self.name(node)}: {left}" for node, left in found.items() if left]
+        return "; ".join(clauses)
+
+    def abandon(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._each([agent.abandon.remote() for agent in self._agents])
+
+    def name(self, node: int) -> str:
+        """Of a node, for people."""
+        facts = self._facts[node]
+        return f"{facts.host} ({facts.address})"
+
+    def _ask(self, timeout_s: float) -> None:
+        """Have every agent that still has ranks tell what happens there."""
+        busy = set(self._exchanges.values())
+        for node, agent in enumerate(self._agents):
+            if node in busy or not self._running[node]:
+                continue
+            ranks = self._running[node]
+            mine = [one for one in self._answers if one[0] in ranks]
+            self._answers = [one for one in self._answers if one[0] not in ranks]
+            patience_s = EXCHANGE_S if timeout_s else 0.0
+            self._exchanges[agent.exchange.remote(mine, patience_s)] = node
+
+    def _take(self, node: int, ref: Any) -> Sequence[NodeEvent]:
+        try:
+            events: Sequence[NodeEvent] = ray.get(ref)
+        except _UNREACHABLE as error:
+            return [Lost(loss=self._lose(node, error))]
+        self._running[node] -= {event.rank for event in events if isinstance(event, Exited)}
+        return events
+
+    def _exits(self, node: int, found: NodesEnd | None) -> list[RankExit]:
+        """Of a node's ranks, with their logs on this machine."""
+        if self._launch is None:
+            return []
+        per_node = self._launch.ranks_per_node
+        if found is None:
+            reason = f"{self.name(node)} is gone"
+            ranks = range(node * per_node, (node + 1) * per_node)
+            return [RankExit(rank=rank, exit_status=None, lost=reason) for rank in ranks]
+        return [_with_log_here(one, self._launch.directory) for one in found.ranks]
+
+    def _all(self, refs: list[Any], limit_s: float, cancel: Event) -> list[Any]:
+        """The results, unless one can't be had or `cancel` is set: then StartError is raised."""
+        left, waited_s = refs, 0.0
+        while left and waited_s < limit_s:
+            if cancel.is_set():
+                self.loss = NodeLoss(
+                    outcome=Outcome.CANCELLED, reason="ended because the run was stopped"
+                )
+                raise StartError(self.loss.reason, self.loss.outcome)
+            _, left = ray.wait(left, num_returns=len(left), timeout=_POLL_S)
+            waited_s += _POLL_S
+        for node, ref in enumerate(refs):
+            try:
+                ray.get(ref, timeout=0)
+            except _UNREACHABLE as error:
+                loss = self._lose(node, error)
+                raise StartError(loss.reason, loss.outcome) from None
+        return [ray.get(ref) for ref in refs]
+
+    def _each(self, refs: list[Any]) -> tuple[dict[int, Any], NodeLoss | None]:
+        """By node the results that can be had, and the loss of a node that gives none."""
+        found: dict[int, Any] = {}
+        ray.wait(refs, num_returns=len(refs), timeout=CALL_LIMIT_S)
+        for node, ref in enumerate(refs):
+            try:
+                found[node] = ray.get(ref, timeout=0)
+            except _UNREACHABLE as error:
+                self._lose(node, error)
+        return found, self.loss
+
+    def _lose(self, node: int, error: Exception) -> NodeLoss:
+        if self.loss is None:
+            self.loss = _loss(self.name(node), error)
+        return self.loss
+
+
+def _loss(name: str, error: Exception) -> NodeLoss:
+    if isinstance(error, OutOfMemoryError):
+        reason = f"{name} ran out of memory, so that Ray ended the ranks there"
+        return NodeLoss(outcome=Outcome.OUT_OF_MEMORY, reason=reason)
+    if isinstance(error, RayTaskError):
+        reason = f"the agent on {name} failed: {error.cause!r}"
+        return NodeLoss(outcome=Outcome.ENVIRONMENT, reason=reason)
+    first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    reason = f"{name} went away: {first}"
+    return NodeLoss(outcome=Outcome.PREEMPTED, reason=reason)
+
+
+def _with_log_here(one: RankExit, directory: Path) -> RankExit:
+    """`one`, with the end of its log in a file on this machine."""
+    path = directory / f"rank-{one.rank}.log"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.write_text(one.log_end, encoding="utf-8")
+    path.chmod(0o600)
+    return replace(one, log_path=str(path.absolute()))
