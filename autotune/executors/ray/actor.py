@@ -54,6 +54,8 @@ class NodeFacts:
 
     host: str
     address: str
+    pid: int
+    """Of its agent."""
     machine: Machine
     links: Links
     instance_type: str | None
@@ -101,6 +103,7 @@ class AgentActor:
             return NodeFacts(
                 host=socket.gethostname(),
                 address=self._address,
+                pid=os.getpid(),
                 machine=self._machine,
                 links=find_links(),
                 instance_type=instance_type() if self._options.ask_ec2 else None,

@@ -65,10 +65,9 @@ class RayExecutor(Executor):
             folder = workload.folder if workload else ""
             self.dashboard = stack.enter_context(connected(address, folder=folder))
             self._kind = find_kind(nodes)
-            stack.callback(self._release)
-            self.facts = self._placed().facts
+            stack.callback(self.release)
+            self._machine = self.facts[0].machine
             self._stack = stack.pop_all()
-        self._machine = self.facts[0].machine
 
     def __enter__(self) -> Self:
         return self
@@ -78,6 +77,11 @@ class RayExecutor(Executor):
 
     def machine(self) -> Machine:
         return self._machine
+
+    @property
+    def facts(self) -> tuple[NodeFacts, ...]:
+        """What the nodes say of themselves, that of rank 0 first. Raises ExecutorError."""
+        return self._placed().facts
 
     def named(self, machine: Machine) -> None:
         """`machine` is what the nodes are, under the name that results are stored under."""
@@ -95,7 +99,7 @@ class RayExecutor(Executor):
         start = partial(nodes.start, launch, cancel)
         end = run_trial(nodes, start, launch, self._limits, on_window, cancel)
         if nodes.loss is not None:
-            self._release()
+            self.release()
         return end
 
     def _check(self, launch: Launch) -> None:
@@ -117,7 +121,8 @@ class RayExecutor(Executor):
             self._team = _Placed(self._kind, self._nodes, self._options, self._place_limit_s)
         return self._team
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Give the nodes back until the next trial."""
         team, self._team = self._team, None
         if team is not None:
             team.close()
