@@ -56,7 +56,7 @@ def cluster() -> Iterator[Any]:
 def executor(cluster: Any) -> Iterator[RayExecutor]:
     os.environ["NCCL_TEST_CARRIED"] = "yes"
     options = AgentOptions(cold=True, rank_command=COMMAND, term_s=0.3)
-    with RayExecutor(2, address=cluster.address, options=options, place_limit_s=30) as made:
+    with RayExecutor(2, address=cluster.address, options=options) as made:
         yield made
     del os.environ["NCCL_TEST_CARRIED"]
 
@@ -162,15 +162,14 @@ def test_a_lost_node_costs_one_trial(executor: RayExecutor, cluster: Any, tmp_pa
 
     def remove_soon() -> None:
         wait_for(2, mark, PATIENCE_S)
-        cluster.remove_node(lost, allow_graceful=False)
-        cluster.add_node(**NODE)
+        os.kill(lost.all_processes["raylet"][0].process.pid, signal.SIGKILL)
 
-    thread = Thread(target=remove_soon, daemon=True)
-    thread.start()
+    Thread(target=remove_soon, daemon=True).start()
     end = executor.run(launch("windows_forever", tmp_path, mark=mark), go, Event())
-    thread.join(PATIENCE_S)
     assert end.outcome is Outcome.PREEMPTED
     wait_for(0, mark, LIMIT_S)
+    cluster.remove_node(lost, allow_graceful=False)
+    cluster.add_node(**NODE)
     assert executor.run(launch("complete", tmp_path), go, Event()).outcome is Outcome.COMPLETED
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from autotune.errors import ExecutorError, FieldError, UserError
@@ -73,6 +74,7 @@ def connected(address: str, *, folder: str) -> Iterator[str]:
             f"--address: no Ray cluster answers at {address!r}: {first}",
             hint="start one with: ray start --head; RAY_AUTH_MODE and the token have to be its own",
         ) from None
+    _hush()
     try:
         yield _dashboard(context)
     finally:
@@ -110,6 +112,12 @@ def free_now() -> str:
     return ", ".join(f"{free.get(name, 0):.0f} of {there[name]:.0f} {name}s" for name in names)
 
 
+def living_nodes() -> str:
+    """How many there are, for people."""
+    count = sum(node["Alive"] for node in ray.nodes())
+    return f"{count} node{'s' * (count != 1)}"
+
+
 def _kind(resources: Mapping[str, float]) -> NodeKind:
     gpus = int(resources.get("GPU", 0))
     names = [name for name in resources if name.startswith(_ACCELERATOR)]
@@ -121,6 +129,16 @@ def _runtime_env(folder: str) -> dict[str, Any]:
     """The user's code for the nodes, unless the job that this runs in has brought it."""
     in_job = "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
     return {"working_dir": folder} if folder and not in_job else {}
+
+
+def _hush() -> None:
+    """Keep the cluster's messages off stdout, where results go; Ray's log files have them.
+
+    They come whatever `log_to_driver` says, and Ray has no switch for them.
+    """
+    worker: Any = import_module("ray._private.worker")
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_args, **_kwargs: None
 
 
 def _dashboard(context: Any) -> str:

@@ -1,7 +1,7 @@
 """The Ray executor: every node of a trial is a node of a Ray cluster, with an agent on it."""
 
-import logging
 import os
+import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,14 @@ from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow
 from autotune.executors.one_trial import run_trial
 from autotune.executors.rank_environment import carried_environment
 from autotune.executors.ray.actor import AgentActor, AgentOptions, NodeFacts, own_versions
-from autotune.executors.ray.cluster import AUTO, NodeKind, connected, find_kind, free_now
+from autotune.executors.ray.cluster import (
+    AUTO,
+    NodeKind,
+    connected,
+    find_kind,
+    free_now,
+    living_nodes,
+)
 from autotune.executors.ray.remote_nodes import CALL_LIMIT_S, RemoteNodes
 from autotune.executors.ray.silence import BEAT_S
 from autotune.executors.watch import Limits
@@ -26,7 +33,9 @@ from autotune.model import DeviceKind, Machine, Outcome, UserWorkload
 
 PLACE_LIMIT_S = 30.0
 """For nodes to be free, and for their agents to answer."""
-_LOG = logging.getLogger(__name__)
+REPLACE_LIMIT_S = 120.0
+"""For another node in the place of one that was lost: a cluster that grows needs minutes."""
+_POLL_S = 1
 
 
 class RayExecutor(Executor):
@@ -43,7 +52,7 @@ class RayExecutor(Executor):
         options: AgentOptions | None = None,
         limits: Limits | None = None,
         workload: UserWorkload | None = None,
-        place_limit_s: float = PLACE_LIMIT_S,
+        replace_limit_s: float = REPLACE_LIMIT_S,
     ) -> None:
         """Connects, and takes its nodes. Of `limits`, the time limit is each launch's own.
 
@@ -52,7 +61,7 @@ class RayExecutor(Executor):
         """
         self._nodes = nodes
         self._limits = limits or Limits()
-        self._place_limit_s = place_limit_s
+        self._replace_limit_s = replace_limit_s
         options = options or AgentOptions()
         self._options = replace(
             options,
@@ -66,6 +75,7 @@ class RayExecutor(Executor):
             self.dashboard = stack.enter_context(connected(address, folder=folder))
             self._kind = find_kind(nodes)
             stack.callback(self.release)
+            self._team = _Placed(self._kind, nodes, self._options, PLACE_LIMIT_S, Event())
             self._machine = self.facts[0].machine
             self._stack = stack.pop_all()
 
@@ -81,7 +91,7 @@ class RayExecutor(Executor):
     @property
     def facts(self) -> tuple[NodeFacts, ...]:
         """What the nodes say of themselves, that of rank 0 first. Raises ExecutorError."""
-        return self._placed().facts
+        return self._placed(Event()).facts
 
     def named(self, machine: Machine) -> None:
         """`machine` is what the nodes are, under the name that results are stored under."""
@@ -93,7 +103,7 @@ class RayExecutor(Executor):
             reason = "ended because the run was stopped"
             return LaunchEnd(outcome=Outcome.CANCELLED, reason=reason)
         try:
-            nodes = self._placed().nodes
+            nodes = self._placed(cancel).nodes
         except (ExecutorError, RayError, ConnectionError) as error:
             return LaunchEnd(outcome=Outcome.PLACEMENT, reason=str(error))
         start = partial(nodes.start, launch, cancel)
@@ -115,10 +125,11 @@ class RayExecutor(Executor):
                 f"{self._machine.describe()}"
             )
 
-    def _placed(self) -> "_Placed":
+    def _placed(self, cancel: Event) -> "_Placed":
         """The nodes, taken anew if the last ones were lost. Raises ExecutorError."""
         if self._team is None:
-            self._team = _Placed(self._kind, self._nodes, self._options, self._place_limit_s)
+            limit_s = self._replace_limit_s
+            self._team = _Placed(self._kind, self._nodes, self._options, limit_s, cancel)
         return self._team
 
     def release(self) -> None:
@@ -131,16 +142,24 @@ class RayExecutor(Executor):
 class _Placed:
     """Nodes that are reserved, with an agent on each."""
 
-    def __init__(self, kind: NodeKind, count: int, options: AgentOptions, limit_s: float) -> None:
+    def __init__(
+        self,
+        kind: NodeKind,
+        count: int,
+        options: AgentOptions,
+        limit_s: float,
+        cancel: Event,
+    ) -> None:
         self._beating = Event()
-        self._group = _reserve(kind, count, limit_s)
+        self._group = _reserve(kind, count, limit_s, cancel)
         self._agents: list[Any] = []
         try:
             self._agents = [
                 _start_agent(self._group, index, kind, options) for index in range(count)
             ]
             facts: list[NodeFacts] = ray.get(
-                [agent.facts.remote() for agent in self._agents], timeout=limit_s + CALL_LIMIT_S
+                [agent.facts.remote() for agent in self._agents],
+                timeout=PLACE_LIMIT_S + CALL_LIMIT_S,
             )
             _check_alike(facts)
         except BaseException as error:
@@ -176,15 +195,18 @@ class _Placed:
                         last[number] = agent.beat.remote()
 
 
-def _reserve(kind: NodeKind, count: int, limit_s: float) -> PlacementGroup:
+def _reserve(kind: NodeKind, count: int, limit_s: float, cancel: Event) -> PlacementGroup:
+    """Whole nodes, as soon as they are free. Raises ExecutorError if they aren't in time."""
     group = placement_group([kind.bundle] * count, strategy="STRICT_SPREAD")
-    if not group.wait(timeout_seconds=limit_s):
-        remove_placement_group(group)
-        raise ExecutorError(
-            f"{count} nodes with {kind} each were not free within {limit_s:.0f} s; "
-            f"free are {free_now()}",
-            hint="wait until they are, or start more nodes (ray status)",
-        )
+    deadline = time.monotonic() + limit_s
+    while not group.wait(timeout_seconds=_POLL_S):
+        if cancel.is_set() or time.monotonic() > deadline:
+            remove_placement_group(group)
+            raise ExecutorError(
+                f"{count} nodes with {kind} each were not free within {limit_s:.0f} s: the cluster "
+                f"has {living_nodes()}, and free are {free_now()}",
+                hint="wait until they are, or start more nodes (ray status)",
+            )
     return group
 
 
