@@ -93,8 +93,6 @@ class AgentActor:
             cores=lambda: self._machine.cores,
             term_s=options.term_s,
         )
-        self._left = 0
-        """Ranks of the trial that haven't exited."""
 
     def facts(self) -> NodeFacts:
         """What this node is. Its warm parent starts meanwhile."""
@@ -133,7 +131,7 @@ class AgentActor:
                 self._agent.start(order, Event())
             except StartError as error:
                 return StartError(f"{self._address}: {error}", error.outcome)
-            self._left = order.ranks_per_node
+            self._silence.has_trial = True
             return None
 
     def exchange(
@@ -163,6 +161,7 @@ class AgentActor:
         """Remove what is left; its logs have gone to the driver."""
         with self._silence.broken():
             left = self._agent.finish(well=well)
+            self._silence.has_trial = False
             for folder in self._folder.iterdir():
                 shutil.rmtree(folder, ignore_errors=True)
             return left
@@ -170,6 +169,7 @@ class AgentActor:
     def abandon(self) -> None:
         with self._silence.broken():
             self._agent.abandon()
+            self._silence.has_trial = False
 
     def close(self) -> None:
         """End everything; the actor may be killed then."""

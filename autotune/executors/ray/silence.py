@@ -9,8 +9,10 @@ from threading import Thread
 
 BEAT_S = 1.0
 """Between two signs of life of the driver."""
-LIMIT_S = 7.0
-"""A second later, the warden has ended what the ranks have left."""
+LIMIT_S = 8.0
+"""While a trial runs, whose ranks are to be gone within 10 s of their driver's death."""
+IDLE_LIMIT_S = 60.0
+"""Between trials, when nothing runs: a driver may be importing on a busy machine."""
 _CHECK_S = 0.25
 
 
@@ -20,8 +22,8 @@ class Silence:
     While the agent is at work for the driver, nothing is expected of it.
     """
 
-    def __init__(self, limit_s: float = LIMIT_S) -> None:
-        self._limit_s = limit_s
+    def __init__(self) -> None:
+        self.has_trial = False
         self._heard_s = time.monotonic()
         self._at_work = 0
         Thread(target=self._watch, name="silence", daemon=True).start()
@@ -35,6 +37,10 @@ class Silence:
         finally:
             self._heard_s = time.monotonic()
             self._at_work -= 1
+
+    @property
+    def _limit_s(self) -> float:
+        return LIMIT_S if self.has_trial else IDLE_LIMIT_S
 
     def _watch(self) -> None:
         while self._at_work or time.monotonic() - self._heard_s < self._limit_s:

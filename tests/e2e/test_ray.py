@@ -1,0 +1,78 @@
+"""`autotune run --executor ray` between two hosts, as a person uses it."""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import netns, ray_hosts
+
+pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
+pytestmark = pytest.mark.netns
+PATIENCE_S = 200.0
+STUDY = ["--instance", "local", "--workload", "tiny", "--nproc", "1", "--window", "0.05s"]
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[list[ray_hosts.RayNode]]:
+    if reason := netns.why_not():
+        pytest.skip(reason)
+    with netns.hosts(2, rate="1gbit") as hosts, ray_hosts.cluster(hosts) as made:
+        yield made
+
+
+@contextmanager
+def autotune(node: ray_hosts.RayNode, home: Path, *words: str) -> Iterator["subprocess.Popen[str]"]:
+    """`autotune` on a host of the cluster; what it says goes to home/stderr."""
+    with (home / "stderr").open("w") as errors:
+        process = subprocess.Popen(
+            node.host.command("autotune", *words),
+            env={**node.variables, "AUTOTUNE_HOME": str(home)},
+            cwd=home,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def address(nodes: list[ray_hosts.RayNode]) -> list[str]:
+    return ["--executor", "ray", "--address", f"{nodes[0].host.address}:{ray_hosts.PORT}"]
+
+
+def wait_for_text(path: Path, text: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while text not in path.read_text():
+        assert time.monotonic() < deadline, path.read_text()
+        time.sleep(0.1)
+
+
+def test_a_lost_node_costs_one_trial_of_a_study(
+    nodes: list[ray_hosts.RayNode], tmp_path: Path
+) -> None:
+    words = ["--nodes", "2", *STUDY, "--trials", "4", "--format", "json", "--output", "best.yaml"]
+    with autotune(nodes[0], tmp_path, "run", *address(nodes), *words) as run:
+        wait_for_text(tmp_path / "stderr", "[  3]")
+        nodes[1].kill()
+        wait_for_text(tmp_path / "stderr", "preempted")
+        nodes[1].stop()
+        nodes[1].start()
+        output, _ = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 0, (tmp_path / "stderr").read_text()
+    answer: dict[str, Any] = json.loads(output)
+    outcomes = [trial["outcome"] for trial in answer["trials"]]
+    assert outcomes.count("preempted") == 1
+    assert set(outcomes) <= {"completed", "pruned", "preempted"}
+    lost = outcomes.index("preempted")
+    # The same again, on what is there.
+    assert answer["trials"][lost + 1]["candidate"] == answer["trials"][lost]["candidate"]
+    assert "nodes: 2" in (tmp_path / "best.yaml").read_text()
