@@ -39,6 +39,9 @@ class Candidate(Mapping[str, KnobValue]):
     def __repr__(self) -> str:
         return f"Candidate({self.key})"
 
+    def __reduce__(self) -> tuple[type["Candidate"], tuple[dict[str, KnobValue]]]:
+        return Candidate, (dict(self),)  # the proxy can't be copied or sent anywhere
+
     def differences(self, other: "Candidate") -> dict[str, KnobValue]:
         """The knobs whose value here isn't `other`'s, in this candidate's order."""
         return {

@@ -87,10 +87,12 @@ class AgentActor:
         self._machine = describe_machine()
         self._workload = options.workload and _as_here(options.workload)
         self._folder = Path(tempfile.mkdtemp(prefix="autotune-agent-"))
+        # A person may have told Ray of fewer CPUs than there are.
+        reserved = int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1))
         self._agent = NodeAgent(
             rank_command=options.rank_command or RANK_COMMAND,
             starter=RankStarter(cold=options.cold, workload=self._workload),
-            cores=lambda: self._machine.cores,
+            cores=lambda: min(self._machine.cores, reserved),
             term_s=options.term_s,
         )
 
