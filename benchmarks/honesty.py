@@ -88,13 +88,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--studies", type=int, default=200)
     parser.add_argument("--noise", type=float, nargs="*", default=NOISE_PERCENT)
+    parser.add_argument("--landscapes", nargs="*", default=(EQUAL, BETTER))
+    parser.add_argument("--first", type=int, default=0, help="seed: tune on others than reported")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
     chosen = parser.parse_args()
+    seeds = range(chosen.first, chosen.first + chosen.studies)
     rows = []
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for name in (EQUAL, BETTER):
+    with ProcessPoolExecutor(chosen.processes) as pool:
+        for name in chosen.landscapes:
             for noise in chosen.noise:
                 run = partial(verdict, name, noise)
-                verdicts = list(pool.map(run, range(chosen.studies), chunksize=5))
+                verdicts = list(pool.map(run, seeds, chunksize=5))
                 rows.append(row(name, noise, verdicts))
                 print(rows[-1], flush=True)
     table(

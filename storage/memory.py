@@ -70,8 +70,12 @@ class MemoryStore(Store):
         with self._lock:
             self._check_known(trial.run_id)
             self._check_holder(trial.run_id, holder)
-            kept = self._trials[trial.run_id].setdefault(trial.number, as_stored(trial))
-        _check_same(kept, trial)
+            trials = self._trials[trial.run_id]
+            kept = trials.get(trial.number)
+            if kept is None:
+                trials[trial.number] = as_stored(trial)
+        if kept is not None:
+            _check_same(kept, trial)
 
     def trials(self, run_id: str, on_unreadable: OnUnreadable = refuse) -> Sequence[Trial]:
         with self._lock:

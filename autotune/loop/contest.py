@@ -16,9 +16,9 @@ from autotune.scoring.improvement import expected_improvement
 from autotune.strategies.base import Comparison, SearchStrategy
 
 FINALISTS = 2
-MAX_LAUNCHES = 5
+MAX_LAUNCHES = 12
 """Of one contender; more than that is what confirmation is for."""
-MOST_CONTENDERS = 12
+MOST_CONTENDERS = 40
 CLOSE = 1.64
 """Standard errors of a difference beyond which one case of twenty lies."""
 

@@ -18,7 +18,7 @@ NOISY_LAUNCHES = 5
 """Of the baseline, before a machine is given up as too noisy."""
 BASELINE_EVERY = 10
 """Search trials between further launches of the baseline, which show noise and drift."""
-MOST_CONTESTS = 48
+MOST_CONTESTS = 120
 """Fresh launches of contenders, all together."""
 CONFIRM_SHARE = 0.6
 """Most of a time budget that confirmation may be given beyond its least, at the search's cost."""

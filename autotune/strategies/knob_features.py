@@ -15,7 +15,7 @@ INTERACTION = 0.5
 """Of a knob's effect, the part that may differ with the strategy."""
 COMBINATION = 0.1
 """What large knobs may do together beyond what each does."""
-OWN = 0.02
+OWN = 0.03
 """What a candidate has beyond the sum of its effects, which no sum can say."""
 LEVEL: dict[Hashable, float] = {"level": 1.0}
 """What is not an effect: the baseline's own level about the first reading."""

@@ -108,8 +108,8 @@ class StagedStrategy(SearchStrategy):
     def _known(self, candidate: Candidate) -> NDArray[np.intp]:
         if candidate not in self._index:
             alone = own(candidate) if candidate in self._own else {}
-            effects = {**features(self._space, candidate), **alone}
-            self._index[candidate] = self._model.index(effects, LEVEL)
+            effects = features(self._space, candidate)
+            self._index[candidate] = self._model.index(effects, {**LEVEL, **alone})
         return self._index[candidate]
 
     def _bases(self) -> list[Candidate]:
