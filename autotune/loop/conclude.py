@@ -10,8 +10,15 @@ from autotune.loop.failures import hopeless
 from autotune.loop.fingerprint import fingerprint, versions
 from autotune.loop.history import mean_rate, reading
 from autotune.loop.ledger import Ledger, timed
-from autotune.loop.plan import LEAST_LAUNCHES, MARGIN, Plan, diverges, is_too_noisy
-from autotune.loop.rounds import Rounds, rates
+from autotune.loop.plan import (
+    CONFIRMATIONS,
+    LEAST_LAUNCHES,
+    MARGIN,
+    Plan,
+    diverges,
+    is_too_noisy,
+)
+from autotune.loop.rounds import Rounds, complete_rounds, rates
 from autotune.model import (
     BestConfiguration,
     Candidate,
@@ -20,14 +27,14 @@ from autotune.model import (
     Evidence,
     Measurement,
     Outcome,
-    Phase,
     Ratio,
     SimulatedMeasurement,
     Timings,
+    Trial,
 )
 from autotune.scoring.compare import ratios
 from autotune.scoring.design import MAX_ROUNDS, MIN_ROUNDS, shown_at_least
-from autotune.scoring.looks import share
+from autotune.scoring.looks import EARLY_SHARE
 from autotune.scoring.parity import disparity
 from autotune.scoring.score import score
 from autotune.space.space import Space
@@ -64,19 +71,43 @@ def decide(plan: Plan, ledger: Ledger, device: DeviceKind) -> Decision:
     finalists = plan.finalists(ledger)
     if not ledger.searched and plan.spec.budget_s is not None:
         return _untried(plan, ledger)
+    if ledger.refuted and not ledger.confirmations:
+        return _refuted(plan, ledger, device)
     if not finalists:
         return _keep(plan, _nothing_close(plan, ledger))
     rounds = plan.complete_rounds(ledger)
     if len(rounds[plan.baseline]) < LEAST_ROUNDS:
         return _unconfirmed(plan, ledger, finalists[0])
-    spent = share(plan.rounds_done(ledger), plan.rounds(ledger))
-    decision = _from_rounds(plan, rounds, spent, device)
+    decision = _from_rounds(plan, rounds, plan.spent(ledger), device)
+    if decision.conclusion is Conclusion.KEEP_DEFAULTS and ledger.refuted:
+        decision = _best_of([decision, _refuted(plan, ledger, device)])
     if len(rounds[plan.baseline]) < MIN_ROUNDS and decision.conclusion is Conclusion.IMPROVED:
         few = f"with {len(rounds[plan.baseline])} of the {MIN_ROUNDS} rounds that confirm"
         return replace(
             decision, conclusion=Conclusion.UNCONFIRMED, reason=f"{decision.reason}, {few}"
         )
     return decision
+
+
+def _refuted(plan: Plan, ledger: Ledger, device: DeviceKind) -> Decision:
+    """What confirmations that showed no gain leave possible."""
+    return _best_of(
+        [
+            _from_rounds(
+                plan,
+                complete_rounds(list(launches), plan.baseline, launches),
+                # Most of them ended early.
+                EARLY_SHARE * spent,
+                device,
+            )
+            for launches, spent in zip(ledger.refuted, CONFIRMATIONS, strict=False)
+        ]
+    )
+
+
+def _best_of(decisions: Sequence[Decision]) -> Decision:
+    """The one with the highest ratio: each has its share of the error, so any may be reported."""
+    return max(decisions, key=lambda one: one.ratio.estimate if one.ratio else 0.0)
 
 
 def decide_early(plan: Plan, ledger: Ledger, why: str) -> Decision:
@@ -247,9 +278,12 @@ def _interval(ratio: Ratio) -> str:
 
 def evidence(plan: Plan, ledger: Ledger, decision: Decision, device: DeviceKind) -> Evidence:
     """What speaks for `decision`. Not for Conclusion.NO_CANDIDATE."""
-    # A confirmed answer counts the interleaved launches only.
-    phases = {Phase.CONFIRM} if decision.ratio else set(Phase)
-    counted = [trial for trial in ledger.trials if trial.phase in phases]
+    # A confirmed answer counts the interleaved launches only, of its own confirmation.
+    confirmations = [*ledger.refuted, ledger.confirmations]
+    counted: Sequence[Trial] = ledger.trials
+    if decision.ratio:
+        own = next(rounds for rounds in confirmations if decision.compared in rounds)
+        counted = [trial for launches in own.values() for trial in launches]
     winner = None
     if decision.candidate != plan.baseline:
         winner = reading(t for t in counted if t.candidate == decision.candidate)

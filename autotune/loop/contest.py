@@ -5,7 +5,7 @@ still change who is confirmed. What they show may set the search going again.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -90,8 +90,14 @@ class Contest:
     beliefs: Beliefs
 
     @classmethod
-    def of(cls, ledger: Ledger, baseline: Candidate, strategy: SearchStrategy) -> "Contest":
-        """The contest that the trials before confirmation have led to."""
+    def of(
+        cls,
+        ledger: Ledger,
+        baseline: Candidate,
+        strategy: SearchStrategy,
+        refuted: Collection[Candidate] = (),
+    ) -> "Contest":
+        """The contest that the trials before confirmation have led to, `refuted` ones left out."""
         beliefs = Beliefs(ledger=ledger, strategy=strategy)
         idle = ledger.effects.idle
         # A candidate whose difference does nothing is another one: launching both tells nothing.
@@ -99,7 +105,11 @@ class Contest:
         chosen: list[Candidate] = []
         for candidate in beliefs.ranked():
             plain = idle.reduced(candidate)
-            if plain not in seen and beliefs.may_gain(candidate, baseline):
+            if (
+                plain not in seen
+                and candidate not in refuted
+                and beliefs.may_gain(candidate, baseline)
+            ):
                 seen.add(plain)
                 chosen.append(candidate)
             if len(chosen) == MOST_CONTENDERS:

@@ -42,7 +42,13 @@ class Ledger:
         self.contests = 0
         """Final launches of contenders, beside their first ones."""
         self.confirmations: dict[Candidate, list[Trial]] = {}
-        """Final launches in rounds, for each arm in their order."""
+        """Final launches in rounds of the latest confirmation, for each arm in their order."""
+        self.refuted: list[dict[Candidate, list[Trial]]] = []
+        """The same of each confirmation that came before it."""
+        self.afterwards: list[tuple[Candidate, float | None]] = []
+        """What the search is told of them, in the order of launches."""
+        self._rounds: list[tuple[Trial, float]] = []
+        """Launches of the latest confirmation, with the second at which each began."""
         self.noise = Noise()
         self.has_repeats = False
         """Something was launched twice, so that `noise` is more than an assumption."""
@@ -69,6 +75,7 @@ class Ledger:
         if trial.phase is not Phase.CONFIRM:
             self.unconfirmed_s = self._elapsed_s
             self.unconfirmed += 1
+            self._take_in_rounds()
         self.trials.append(trial)
         lesson = self._lesson(trial.outcome)
         self.is_open = lesson is Lesson.NOTHING
@@ -76,8 +83,10 @@ class Ledger:
             return
         self._slowest_s = max(self._slowest_s, trial.seconds)
         self._count(trial)
-        if trial.phase is not Phase.CONFIRM:
+        if trial.phase is Phase.CONFIRM:
             # Confirmation must not change whom it confirms.
+            self._rounds.append((trial, at_s))
+        else:
             self.effects.add(trial)
             self._read(trial, lesson, at_s)
             self.values[trial.candidate] = self._value(trial, at_s)
@@ -133,6 +142,16 @@ class Ledger:
                 self.contests += 1
             case Phase.CONFIRM:
                 self.confirmations.setdefault(trial.candidate, []).append(trial)
+
+    def _take_in_rounds(self) -> None:
+        """Learn from a confirmation that is over, since another trial follows it."""
+        for trial, at_s in self._rounds:
+            lesson = trial.outcome.treatment.lesson
+            self._read(trial, Lesson.INFEASIBLE if lesson is Lesson.NOTHING else lesson, at_s)
+            self.afterwards.append((trial.candidate, self._value(trial, at_s)))
+        if self.confirmations:
+            self.refuted.append(self.confirmations)
+        self._rounds, self.confirmations = [], {}
 
     def _lesson(self, outcome: Outcome) -> Lesson:
         """What a trial teaches; its candidate is given up once all its retries have failed."""

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from autotune.loop.contest import FINALISTS, Beliefs, Contest
 from autotune.loop.failures import hopeless
 from autotune.loop.ledger import Ledger
-from autotune.loop.rounds import complete_rounds, is_futile, noise_with
+from autotune.loop.rounds import complete_rounds, is_futile, noise_with, rates
 from autotune.model import Candidate, Outcome, Phase, StudySpec, Timings
+from autotune.scoring.compare import ratios
 from autotune.scoring.design import MAX_ROUNDS, MIN_ROUNDS, rounds_needed, shown_at_least
+from autotune.scoring.looks import share
 from autotune.scoring.noise import Noise
 from autotune.strategies.base import SearchStrategy
 
@@ -20,6 +22,11 @@ BASELINE_EVERY = 10
 """Search trials between further launches of the baseline, which show noise and drift."""
 MOST_CONTESTS = 120
 """Fresh launches of contenders, all together."""
+CONFIRMATIONS = (0.5, 0.25, 0.25)
+"""What each confirmation may spend of the error: a second and a third follow if the one before has
+shown no gain."""
+WORTH_ANOTHER = 0.003
+"""Expected gain, relative, of the next best over the baseline, for which it is confirmed too."""
 CONFIRM_SHARE = 0.6
 """Most of a time budget that confirmation may be given beyond its least, at the search's cost."""
 MARGIN = 1.1
@@ -66,7 +73,11 @@ class Plan:
             return second_look
         if self._is_searching(ledger, elapsed_s) and (candidate := ask()):
             return Step(phase=Phase.SEARCH, candidate=candidate)
-        return self._contend(ledger, elapsed_s) or self._confirm(ledger, elapsed_s)
+        return (
+            self._contend(ledger, elapsed_s)
+            or self._confirm(ledger, elapsed_s)
+            or self._try_another(ledger, elapsed_s)
+        )
 
     def finalists(self, ledger: Ledger) -> list[Candidate]:
         """The candidates that are measured against the baseline: one, if time is short."""
@@ -99,13 +110,19 @@ class Plan:
         if not finalists or not ledger.has_measured(self.baseline):
             return MIN_ROUNDS
         gain = self._contest(ledger).beliefs.sure_gain(finalists[0], self.baseline)
-        return rounds_needed(noise.launch, gain, len(finalists))
+        error_share = CONFIRMATIONS[len(ledger.refuted)] / len(finalists)
+        return rounds_needed(noise.launch, gain, error_share)
 
     def _contest(self, ledger: Ledger) -> Contest:
         """Of the trials before confirmation: worked out once for each number of them."""
         if ledger.unconfirmed not in self._contests:
             self._contests.clear()
-            self._contests[ledger.unconfirmed] = Contest.of(ledger, self.baseline, self.strategy)
+            self._contests[ledger.unconfirmed] = Contest.of(
+                ledger,
+                self.baseline,
+                self.strategy,
+                refuted=[arm for rounds in ledger.refuted for arm in rounds],
+            )
         return self._contests[ledger.unconfirmed]
 
     def why_ended(self, ledger: Ledger, exhausted: str) -> str:
@@ -211,6 +228,38 @@ class Plan:
         if is_futile(self.complete_rounds(ledger), self.baseline, done, planned):
             return False
         return self._fits(len(self.arms(ledger)) * ledger.launch_s(), elapsed_s)
+
+    def _try_another(self, ledger: Ledger, elapsed_s: float) -> Step | None:
+        """The next best, launched once more, when the rounds have shown no gain.
+
+        What the rounds measured counts in the contest from then on.
+        """
+        if not ledger.confirmations or not ledger.has_measured(self.baseline):
+            return None
+        if len(ledger.refuted) + 1 == len(CONFIRMATIONS) or self.has_shown_gain(ledger):
+            return None
+        contest, finalists = self._contest(ledger), self.finalists(ledger)
+        others = [arm for arm in contest.contenders if arm not in finalists]
+        least_s = (1 + 2 * MIN_ROUNDS) * ledger.launch_s()
+        if not others or not self._fits(least_s, elapsed_s):
+            return None
+        if contest.beliefs.worth(others[0], self.baseline) < WORTH_ANOTHER:
+            return None
+        return Step(phase=Phase.CONTEND, candidate=others[0])
+
+    def spent(self, ledger: Ledger) -> float:
+        """What the intervals of the latest confirmation may spend of the error."""
+        early = share(self.rounds_done(ledger), self.rounds(ledger))
+        return early * CONFIRMATIONS[len(ledger.refuted)]
+
+    def has_shown_gain(self, ledger: Ledger) -> bool:
+        """Whether the latest confirmation's intervals show a gain."""
+        finalists = rates(self.complete_rounds(ledger))
+        reference = finalists.pop(self.baseline)
+        if len(reference) < MIN_ROUNDS or not finalists:
+            return False
+        found = ratios(reference, finalists, share=self.spent(ledger))
+        return any(ratio.low > 1 for ratio in found.values())
 
     def _fits(self, seconds: float, elapsed_s: float) -> bool:
         return self.spec.budget_s is None or elapsed_s + seconds <= self.spec.budget_s

@@ -35,6 +35,8 @@ class Proposals:
     strategy: SearchStrategy
     judges: Sequence[Judge]
     skipped: dict[Candidate, str] = field(default_factory=dict)
+    _told: int = 0
+    """Launches of earlier confirmations that the strategy was told of."""
     exhausted: bool = False
     """Nothing was left to propose when it was last asked for."""
 
@@ -69,6 +71,9 @@ class Proposals:
 
     def tell(self, trial: Trial, ledger: Ledger) -> None:
         """Tell the strategy of the trial just added, if it says something about its candidate."""
+        for candidate, value in ledger.afterwards[self._told :]:
+            self.strategy.tell(candidate, value)
+        self._told = len(ledger.afterwards)
         if trial.phase is not Phase.CONFIRM and not ledger.is_open:
             self.strategy.tell(trial.candidate, ledger.values[trial.candidate])
 

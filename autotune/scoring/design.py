@@ -15,23 +15,22 @@ WORTHWHILE = 0.03
 """Gains below this may go unnoticed."""
 
 
-def rounds_needed(launch_noise: float, gain: float, finalists: int = 1) -> int:
+def rounds_needed(launch_noise: float, gain: float, share: float = 1.0) -> int:
     """Rounds, each a launch of every arm, from MIN_ROUNDS to MAX_ROUNDS.
 
     `launch_noise` is the standard deviation of log(samples/s) between launches, `gain` the relative
-    gain to be shown. The number depends on what was known before confirmation only, so that the
+    gain to be shown, `share` what one interval may spend of the error. The number depends on what was known before confirmation only, so that the
     interval keeps its promise. Source: sample size for a two-sample t test, Montgomery, 2.4.2.
     """
     distance = math.log1p(max(gain, WORTHWHILE))
     for rounds in range(MIN_ROUNDS, MAX_ROUNDS):
-        if shown_at_least(launch_noise, rounds, finalists) <= distance:
+        if shown_at_least(launch_noise, rounds, share) <= distance:
             return rounds
     return MAX_ROUNDS
 
 
-def shown_at_least(launch_noise: float, rounds: int, finalists: int = 1) -> float:
+def shown_at_least(launch_noise: float, rounds: int, share: float = 1.0) -> float:
     """The true log ratio that `rounds` show with a chance of POWER."""
-    tail = (1 - CONFIDENCE) / 2 / finalists
-    freedom = (rounds - 1) * finalists
+    tail = share * (1 - CONFIDENCE) / 2
     error = launch_noise * math.sqrt(2 / rounds)
-    return float(stdtrit(freedom, 1 - tail) + ndtri(POWER)) * error
+    return float(stdtrit(rounds - 1, 1 - tail) + ndtri(POWER)) * error
