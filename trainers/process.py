@@ -4,8 +4,10 @@ import ctypes
 import os
 import re
 import signal
+import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -89,3 +91,13 @@ def peak_memory_bytes() -> int:
         return max(now, sizes["VmHWM"] - sizes["RssFile"])
     except KeyError as missing:
         raise OSError(f"/proc/self/status has no {missing.args[0]}") from None
+
+
+def leave(code: int) -> NoReturn:
+    """End the process here and now, while everything is still referenced.
+
+    Gloo hangs, now and then and without a limit, when a group is freed whose peer is ending too.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

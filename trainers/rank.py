@@ -37,7 +37,9 @@ from autotune.trainers.failures import RankError, failed
 from autotune.trainers.measure import Recording, gather, measure
 from autotune.trainers.parallelize import parallelize
 from autotune.trainers.precision import with_own_dtype
+from autotune.trainers.process import leave
 from autotune.trainers.rendezvous import Place, device_of, join, join_again
+from autotune.trainers.script.run import run_script
 from autotune.trainers.sources import build
 from autotune.trainers.step import Trainer
 from autotune.trainers.uptake import log_size, nccl_facts, read_nccl_log, start_nccl_log, uptake
@@ -72,13 +74,15 @@ class Rank:
 
 def run(spec: TrialSpec, folder: Path, place: Place, channel: Channel) -> NoReturn:
     """The trial, from top to bottom; `folder` is for what it writes. Others may follow it."""
+    nccl_log = start_nccl_log(folder) if spec.device is DeviceKind.CUDA else None
+    flight.record(folder)
+    channel.on_inspect = partial(flight.write, folder, place.rank)
+    if spec.script is not None:
+        run_script(spec, spec.script, place, channel, nccl_log)
     device = device_of(spec.device, place)
     versions = versions_on(device)
     if spec.settings.binding is Binding.NUMA:
         bind_to_numa_node(place, device)
-    nccl_log = start_nccl_log(folder) if spec.device is DeviceKind.CUDA else None
-    flight.record(folder)
-    channel.on_inspect = partial(flight.write, folder, place.rank)
     store = join(spec, place, device, versions)
     channel.send(Started(rank=place.rank, pid=os.getpid(), host=socket.gethostname()))
     rank = Rank(place=place, device=device, versions=versions, channel=channel, nccl_log=nccl_log)
@@ -211,16 +215,6 @@ def read_back(
             FailureKind.ENVIRONMENT, f"NCCL runs differently on the ranks: {differences[0]}"
         )
     return found | uptake(spec.environment, log, uses_nccl=True) | nccl_facts(log)
-
-
-def leave(code: int) -> NoReturn:
-    """End the process here and now, while everything is still referenced.
-
-    Gloo hangs, now and then and without a limit, when a group is freed whose peer is ending too.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def _rank() -> int:

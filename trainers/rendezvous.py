@@ -76,7 +76,7 @@ def join(spec: TrialSpec, place: Place, device: torch.device, versions: Mapping[
     NCCL settings may hang in their first collective.
     """
     timeout = timedelta(seconds=spec.collective_timeout_s)
-    store = _store(place, timeout)
+    store = meet(place, timeout)
     check_agreement(PrefixStore("autotune", store), place, report(spec, versions))
     dist.init_process_group(
         spec.device.backend,
@@ -107,19 +107,19 @@ def check_agreement(store: Store, place: Place, report: Mapping[str, object]) ->
         store.set("difference", _first_difference(reports))
     difference = store.get("difference").decode()
     if difference:
-        _part(store, place)
+        part(store, place)
         raise RankError(FailureKind.ENVIRONMENT, difference)
 
 
-def _part(store: Store, place: Place) -> None:
-    """Rank 0 serves the store: it leaves after all others have read why."""
+def part(store: Store, place: Place) -> None:
+    """Rank 0 serves the store: it leaves after all others have read what they need."""
     store.set(f"read/{place.rank}", "")
     if place.rank == 0:
         with suppress(dist.DistError):
             store.wait([f"read/{rank}" for rank in range(place.ranks)], PARTING_TIME)
 
 
-def _store(place: Place, timeout: timedelta) -> Store:
+def meet(place: Place, timeout: timedelta) -> Store:
     """The TCP store of all ranks, served by rank 0 or, under torchrun, by its agent."""
     fd = os.environ.get(STORE_VARIABLE)
     if fd is not None and place.rank == 0:

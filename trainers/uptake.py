@@ -1,7 +1,7 @@
 """What became of each variable that a candidate asks for: taken, refused or never read."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -60,12 +60,21 @@ def read_nccl_log(path: Path | None, start: int = 0) -> tuple[NcclReadback, tupl
 
     A collective call. The logs are small enough once parsed to be sent around as text.
     """
-    mine = None
+    everyone: list[object] = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, own_readback(path, start))
+    return merged_readback(everyone)
+
+
+def own_readback(path: Path | None, start: int = 0) -> object:
+    """What this rank has for `merged_readback`; None if its NCCL has no log."""
     if path is not None:
         with suppress(UserError):
-            mine = encode(rank_readback(path, start))
-    everyone: list[object] = [None] * dist.get_world_size()
-    dist.all_gather_object(everyone, mine)
+            return encode(rank_readback(path, start))
+    return None
+
+
+def merged_readback(everyone: Sequence[object]) -> tuple[NcclReadback, tuple[str, ...]] | None:
+    """What all ranks' NCCL did, and how ranks differ; None if any has no log."""
     if any(one is None for one in everyone):
         return None
     merged = merge([decode(NcclReadback, one) for one in everyone])

@@ -17,6 +17,7 @@ _KINDS = {
     FailureKind.COLLECTIVE: Outcome.HUNG,
     FailureKind.NON_FINITE: Outcome.DIVERGED,
     FailureKind.ENVIRONMENT: Outcome.ENVIRONMENT,
+    FailureKind.NO_METRIC: Outcome.NO_METRIC,
     FailureKind.ERROR: Outcome.CRASHED,
 }
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)

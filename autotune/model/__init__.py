@@ -13,6 +13,7 @@ from autotune.model.measurement import (
     Window,
 )
 from autotune.model.outcome import TREATMENTS, Lesson, Outcome, Treatment
+from autotune.model.script import Samples, Script
 from autotune.model.settings import (
     BFLOAT16_FROM,
     ActivationCheckpointing,
@@ -72,6 +73,8 @@ __all__ = [
     "Phase",
     "Ratio",
     "Reading",
+    "Samples",
+    "Script",
     "ShardingStrategy",
     "SimulatedMeasurement",
     "Study",

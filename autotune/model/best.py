@@ -7,6 +7,7 @@ from datetime import datetime
 from autotune.errors import FieldError
 from autotune.model.candidate import KnobValue
 from autotune.model.fingerprint import Fingerprint
+from autotune.model.script import Script
 from autotune.model.settings import TrainingSettings
 from autotune.model.study import Conclusion, Ratio, Target
 from autotune.model.trial import DeviceKind
@@ -47,6 +48,8 @@ class Evidence:
     """Other runs that trained on the machine meanwhile, as sentences would name them."""
     fingerprint: Fingerprint | None = None
     """None for answers that were kept before there was one."""
+    script: Script | None = None
+    """What was started, if the workload is a script of the user's."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,8 @@ class FailureKind(StrEnum):
     """A collective timed out or its peer went away: usually a victim, not the cause."""
     NON_FINITE = "non_finite"
     ENVIRONMENT = "environment"
+    NO_METRIC = "no_metric"
+    """A script ended before its windows were measured."""
     ERROR = "error"
 
 

@@ -9,6 +9,7 @@ from autotune.errors import FieldError
 from autotune.model.candidate import Candidate
 from autotune.model.measurement import AnyMeasurement
 from autotune.model.outcome import Outcome
+from autotune.model.script import Script
 from autotune.model.settings import TrainingSettings
 
 
@@ -61,6 +62,8 @@ class TrialSpec:
     """A built-in workload's name, or what says how to build one: `my_pkg.my_module:build`."""
     workload_folder: str = ""
     """Where the module of `workload` is imported from, if it isn't installed."""
+    script: Script | None = None
+    """What is started in place of building `workload`."""
     settings: TrainingSettings
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the candidate; every rank checks that it really sees them."""

@@ -4,6 +4,8 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotune.model.script import Script
+
 
 @dataclass(frozen=True, kw_only=True)
 class UserWorkload:
@@ -20,13 +22,15 @@ class UserWorkload:
     global_batch: int | None
     """Samples per optimizer step when the user names none."""
     module: str
-    """What ranks import for it."""
+    """What ranks import for it; empty for a script."""
     folder: str = ""
     """Where `module` is found; empty if it is installed."""
     file: str = ""
     """The file of `module`; empty if it is a library's."""
     digest: str = ""
     """SHA-256 of that file."""
+    script: Script | None = None
+    """If it is no function that builds a workload, but a script that is started."""
 
     def changed(self) -> str:
         """Why its trials can't be compared with new ones, as a clause; empty if they can."""
