@@ -171,6 +171,32 @@ StorageOption = Annotated[
         "Default: autotune.db in the data folder ($AUTOTUNE_HOME).",
     ),
 ]
+ScriptArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[-- SCRIPT ARGUMENTS]",
+        help="A training script of yours, or -m MODULE, with its arguments, instead of --workload. "
+        "{micro_batch}, {accumulation_steps}, {strategy} and other settings in braces are filled "
+        "in for each trial (see docs/own_script.md).",
+    ),
+]
+SamplesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--samples-per-step",
+        min=1,
+        max=2**31 - 1,
+        help="Of a script: samples per optimizer step over all ranks, taken as given. Default: "
+        "counted from the batches of its DataLoaders, and held against --global-batch.",
+    ),
+]
+DryRunOption = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Of a script: print the commands that trials stand for, and start nothing.",
+    ),
+]
 ColdOption = Annotated[
     bool,
     typer.Option(

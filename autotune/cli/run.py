@@ -7,11 +7,12 @@ import typer
 
 from autotune.budget import Budget, seconds
 from autotune.cli.controller import control
-from autotune.cli.on_ray import Cluster, chosen_cluster, cluster_for, for_cluster
+from autotune.cli.on_ray import chosen_cluster, for_cluster
 from autotune.cli.options import (
     AddressOption,
     BatchOption,
     ColdOption,
+    DryRunOption,
     ExecutorName,
     ExecutorOption,
     Format,
@@ -26,6 +27,8 @@ from autotune.cli.options import (
     OnlyOption,
     OptionalInstance,
     OutputOption,
+    SamplesOption,
+    ScriptArgument,
     SetOption,
     ShareOption,
     SpaceOption,
@@ -37,20 +40,23 @@ from autotune.cli.options import (
     output_path,
 )
 from autotune.cli.saving import check_output, default_output, output_of
+from autotune.cli.script import print_commands, started_once, with_script
 from autotune.cli.simulated import check_recorded, chosen_landscape, on_landscape
+from autotune.cli.venue import Venue, venue
 from autotune.compose import Launching, build_spec, find_study, landscape_of, new_study
 from autotune.errors import FieldError
 from autotune.exporters.files import check_writable
-from autotune.machine_lock import machine_use
-from autotune.machines import LOCAL, find_place, simulated_place
-from autotune.model import Study, StudySpec, StudyStatus, Target
+from autotune.machines import LOCAL
+from autotune.model import Study, StudySpec, StudyStatus
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
 from autotune.storage import default_url, open_store
+from autotune.user_script import script_notices
 from autotune.user_workload import find_user_workload
 from autotune.yaml_reader import read_yaml
 
 
 def run(
+    script: ScriptArgument = None,
     instance: OptionalInstance = None,
     workload: WorkloadOption = "tiny",
     nproc: NprocOption = None,
@@ -103,6 +109,8 @@ def run(
     nodes: NodesOption = None,
     address: AddressOption = None,
     landscape: LandscapeOption = None,
+    samples_per_step: SamplesOption = None,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Find the fastest steady configuration, and save it as YAML.
 
@@ -113,15 +121,24 @@ def run(
     source = chosen_landscape(
         executor,
         landscape,
-        {"--instance": instance, "--output": output, "--cold": cold, "--live": live},
+        {
+            "--instance": instance,
+            "--output": output,
+            "--cold": cold,
+            "--live": live,
+            "SCRIPT": script,
+        },
     )
-    cluster_options = chosen_cluster(
-        executor, nodes, address, {"--live": live, "--share-machine": share_machine}
+    cluster = chosen_cluster(
+        executor,
+        nodes,
+        address,
+        {"--live": live, "--share-machine": share_machine, "SCRIPT": script},
     )
     request = Request(
         instance=instance or LOCAL,
         workload=workload,
-        own_workload=find_user_workload(workload),
+        own_workload=None if script else find_user_workload(workload),
         nproc=nproc,
         global_batch=global_batch,
         budget=Budget() if budget is None else Budget.parse(budget),
@@ -136,40 +153,58 @@ def run(
         allow_lossy=allow_lossy,
         output=path,
     )
-    if cluster_options is not None:
-        request = for_cluster(request, cluster_options)
-    with cluster_for(
-        cluster_options, cold=cold, ask_ec2=not no_imds, workload=request.own_workload
-    ) as cluster:
-        if source is not None:
-            request = on_landscape(request, source)
-            place = simulated_place(source, instances=request.instance_sources)
-        else:
-            place = (cluster.place if cluster else find_place)(
-                request.instance, instances=request.instance_sources, ask_ec2=not no_imds
+    if source is not None:
+        request = on_landscape(request, source)
+    if cluster is not None:
+        request = for_cluster(request, cluster)
+    if script:
+        request = with_script(request, script, samples_per_step)
+    elif samples_per_step is not None:
+        raise FieldError("--samples-per-step", samples_per_step, "is of scripts only")
+    with venue(
+        request.instance,
+        instances=request.instance_sources,
+        launching=Launching(cold=cold, live=live),
+        landscape=source,
+        cluster=cluster,
+        ask_ec2=not no_imds,
+        workload=request.own_workload,
+    ) as where:
+        if dry_run:
+            print_commands(request, where.place, samples_per_step)
+            return
+        if script:
+            request = started_once(
+                request, where.place, samples_per_step, share_machine=share_machine
             )
-        target = build_target(request, place.machine)
-        built = build_space(request, place, target)
-        spec = build_spec(request, target, built, place)
-        if source is None:
-            check_writable(path or default_output(target))
-        else:
-            check_recorded(built, source)
-        launching = Launching(cold=cold, live=live)
-        notices = []
-        if cluster is not None:
-            launching, notices = cluster.launching(launching), cluster.notices
-        using = machine_use(share=share_machine) if _is_here(target, cluster) else nullcontext()
-        with open_store(storage or default_url()) as store, using as use:
-            study = new_study(spec, place.machine, store)
-            notices += all_notices(request, built)
-            if cost := request.budget.describe(place, target.nodes):
-                notices.append(cost)
-            control(
-                study, place, store,
-                storage=storage, format_=format_, using=nullcontext(use), notices=notices,
-                launching=launching,
-            )  # fmt: skip
+        _study(request, where, storage, format_, share_machine=share_machine)
+
+
+def _study(
+    request: Request, where: Venue, storage: str | None, format_: Format, *, share_machine: bool
+) -> None:
+    """A new study of what `request` asks for."""
+    target = build_target(request, where.place.machine)
+    built = build_space(request, where.place, target)
+    spec = build_spec(request, target, built, where.place)
+    if request.landscape is None:
+        check_writable(request.output or default_output(target))
+    else:
+        check_recorded(built, request.landscape)
+    with (
+        open_store(storage or default_url()) as store,
+        where.using(share=share_machine) as use,
+    ):
+        study = new_study(spec, where.place.machine, store)
+        notices = [*where.notices, *all_notices(request, built)]
+        notices += script_notices(request.own_workload)
+        if cost := request.budget.describe(where.place, target.nodes):
+            notices.append(cost)
+        control(
+            study, where.place, store,
+            storage=storage, format_=format_, using=nullcontext(use), notices=notices,
+            launching=where.launching,
+        )  # fmt: skip
 
 
 def resume(
@@ -200,33 +235,23 @@ def resume(
             check_output(study)
         text = study.spec.instances_text
         sources = [read_yaml(text, f"instances of run {study.run_id}")] if text else []
-        options = chosen_cluster(
-            executor, study.spec.target.nodes if executor is ExecutorName.RAY else None, address,
+        cluster = chosen_cluster(
+            executor, target.nodes if executor is ExecutorName.RAY else None, address,
             {"--live": live, "--share-machine": share_machine},
         )  # fmt: skip
-        with cluster_for(
-            options, cold=cold, ask_ec2=True, workload=study.spec.own_workload
-        ) as cluster:
-            place = (
-                simulated_place(landscape_of(study.spec), instances=sources)
-                if target.is_simulated
-                else (cluster.place if cluster else find_place)(
-                    target.instance, instances=sources, ask_ec2=True
-                )
-            )
-            launching = Launching(cold=cold, live=live)
-            if cluster is not None:
-                launching = cluster.launching(launching)
-            using = machine_use(share=share_machine) if _is_here(target, cluster) else nullcontext()
+        with venue(
+            target.instance,
+            instances=sources,
+            launching=Launching(cold=cold, live=live),
+            landscape=landscape_of(study.spec) if target.is_simulated else None,
+            cluster=cluster,
+            workload=study.spec.own_workload,
+        ) as where:
             control(
-                study, place, store, storage=storage, format_=format_, using=using,
-                launching=launching, notices=cluster.notices if cluster else [],
+                study, where.place, store,
+                storage=storage, format_=format_, using=where.using(share=share_machine),
+                launching=where.launching, notices=where.notices,
             )  # fmt: skip
-
-
-def _is_here(target: Target, cluster: Cluster | None) -> bool:
-    """Whether trials train on this machine."""
-    return cluster is None and not target.is_simulated
 
 
 def _where(study: Study) -> str:

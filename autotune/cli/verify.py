@@ -29,6 +29,7 @@ from autotune.scoring.score import score
 from autotune.space.environment import holding
 from autotune.space.facts import Facts
 from autotune.space.space import Space
+from autotune.user_script import workload_of
 
 EXIT_NO_LONGER_HOLDS = 4
 EXIT_NOT_KNOWN = 5
@@ -80,6 +81,8 @@ def verify(
     place = _place(best, file)
     if update:
         check_writable(file)
+    if (script := workload_of(best)) and (changed := script.changed()):
+        raise UserError(f"{file}: {changed}", hint="run a study of the script as it is now")
     facts, baseline = _baseline(best, place)
     for change in changes(best, place.machine, place.links, {}):
         typer.echo(f"notice: {change}", err=True)
@@ -88,7 +91,7 @@ def verify(
         machine_use(share=share_machine),
         tempfile.TemporaryDirectory(prefix="autotune-verify-") as folder,
         interruptible(lambda text: typer.echo(text, err=True), cancel),
-        LocalExecutor(machine=place.machine, cold=cold) as executor,
+        LocalExecutor(machine=place.machine, cold=cold, workload=workload_of(best)) as executor,
     ):
         found = Verifier(
             best=best, baseline=baseline, executor=executor, folder=Path(folder),
@@ -122,7 +125,9 @@ def _place(best: BestConfiguration, file: Path) -> Place:
 def _baseline(best: BestConfiguration, place: Place) -> tuple[Facts, Arm]:
     """The defaults with what the study's user held, as the study had them."""
     knobs = Spaces().knobs()
-    facts = place.facts(best.target, environment=holding(knobs, os.environ))
+    facts = place.facts(
+        best.target, workload=workload_of(best), environment=holding(knobs, os.environ)
+    )
     space = Space(knobs, facts, pinned=best.evidence.pinned, allow_lossy=True)
     candidate = space.baseline()
     arm = Arm(

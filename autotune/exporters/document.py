@@ -49,6 +49,7 @@ _ROWS = (
     ("evidence.pinned", "evidence.pinned"),
     ("evidence.only", "evidence.only"),
     ("evidence.shared_with", "evidence.shared_with"),
+    ("script", "evidence.script"),
     ("fingerprint", "evidence.fingerprint"),
     ("versions", "versions"),
     ("created", "created_at"),
@@ -63,7 +64,7 @@ _OPTIONAL: dict[str, Any] = {
     if default is not MISSING and name != "strategy"
 }
 _OPTIONAL |= {"evidence.pinned": {}, "evidence.only": [], "evidence.shared_with": []}
-_OPTIONAL |= {"fingerprint": None}
+_OPTIONAL |= {"fingerprint": None, "script": None}
 """Left out where they have their default."""
 
 

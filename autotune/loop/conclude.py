@@ -35,7 +35,7 @@ from autotune.model import (
 from autotune.scoring.compare import ratios
 from autotune.scoring.design import MAX_ROUNDS, MIN_ROUNDS, shown_at_least
 from autotune.scoring.looks import EARLY_SHARE
-from autotune.scoring.parity import disparity
+from autotune.scoring.parity import disparity, unchecked
 from autotune.scoring.score import score
 from autotune.space.space import Space
 
@@ -139,7 +139,8 @@ def _from_rounds(plan: Plan, rounds: Rounds, spent: float, device: DeviceKind) -
             ratio=ratio,
             compared=winner,
             reason=f"{_percent(ratio.estimate)} samples/s over the baseline, "
-            f"{_interval(ratio)}, over {len(baseline)} interleaved launches of each",
+            f"{_interval(ratio)}, over {len(baseline)} interleaved launches of each"
+            f"{caveat(rounds[winner], rounds[plan.baseline], device)}",
         )
     best = max(intervals, key=lambda arm: intervals[arm].estimate)
     ratio = intervals[best]
@@ -172,8 +173,16 @@ def unfit(arm: Sequence[Timings], baseline: Sequence[Timings], device: DeviceKin
     steadiness = min(score(measurement).stability for measurement in arm)
     if steadiness < MIN_STABILITY:
         return f"it is not steady (stability {steadiness:.2f}, needs {MIN_STABILITY})"
+    if unchecked(arm[0], baseline, device):
+        return ""
     different = disparity(arm[0], baseline[0], device)
     return f"it trains differently ({different})" if different else ""
+
+
+def caveat(arm: Sequence[Timings], baseline: Sequence[Timings], device: DeviceKind) -> str:
+    """What a claim for `arm` has to say of what wasn't compared; empty if all was."""
+    why = unchecked(arm[0], baseline, device)
+    return f"; whether it trains the same is not checked: {why}" if why else ""
 
 
 def _diverges(plan: Plan, ledger: Ledger) -> Decision:
@@ -296,6 +305,7 @@ def evidence(plan: Plan, ledger: Ledger, decision: Decision, device: DeviceKind)
         reason=decision.reason,
         pinned=plan.spec.pinned,
         only=plan.spec.only,
+        script=plan.spec.own_workload.script if plan.spec.own_workload else None,
     )
 
 

@@ -132,6 +132,7 @@ class StudyRunner:
                 trial_id=f"{self.study.run_id}-{number:04d}",
                 workload=spec.target.workload,
                 workload_folder=spec.own_workload.folder if spec.own_workload else "",
+                script=spec.own_workload.script if spec.own_workload else None,
                 settings=settings,
                 environment=self.space.environment(step.candidate),
                 device=self.space.facts.device,

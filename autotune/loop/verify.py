@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 
 from autotune.executors.base import Executor, Launch, LaunchEnd
-from autotune.loop.conclude import unfit
+from autotune.loop.conclude import caveat, unfit
 from autotune.loop.fingerprint import fingerprint, versions
 from autotune.loop.history import reading_of
 from autotune.model import (
@@ -102,6 +102,7 @@ class Verifier:
         name = f"round-{number}-{arm.name}"
         spec = TrialSpec(
             trial_id=name, workload=target.workload, settings=arm.settings,
+            script=self.best.evidence.script,
             environment=arm.environment, device=self.best.evidence.device, plan=self.plan,
         )  # fmt: skip
         launch = Launch(
@@ -133,6 +134,8 @@ def _found(best: BestConfiguration, launches: Mapping[str, list[Measurement]]) -
         device: DeviceKind = best.evidence.device
         if fault := unfit(launches["winner"], launches["baseline"], device):
             verification, reason = Verification.NO_LONGER_HOLDS, f"it is faster, but {fault}"
+        else:
+            reason += caveat(launches["winner"], launches["baseline"], device)
     return Verified(verification=verification, reason=reason, ratio=ratio, launches=launches)
 
 

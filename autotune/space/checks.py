@@ -8,7 +8,7 @@ from autotune.space.conditions import same, shown
 from autotune.space.environment import contradiction
 from autotune.space.knob import Knob, TargetKind
 from autotune.space.logical import LOGICAL
-from autotune.space.options import Terms, absence, objection, situations
+from autotune.space.options import Terms, absence, is_scripts_own, objection, situations
 from autotune.space.view import view
 
 if TYPE_CHECKING:
@@ -24,11 +24,22 @@ def check(space: "Space") -> None:
             if name not in names:
                 raise FieldError(flag, name, "is no knob", alternatives=names)
     for name, value in space.pinned.items():
+        _check_told(space, space.knob(name), f"--set {name}", value)
         _check_pin(space, space.knob(name), value)
     for name in space.only:
+        _check_told(space, space.knob(name), "--only", name)
         reason = view(space, space.knob(name)).reason
         if reason:
             raise FieldError("--only", name, f"has no effect here: {reason}")
+
+
+def _check_told(space: "Space", knob: Knob, flag: str, value: KnobValue) -> None:
+    """A script that isn't told of a knob goes on as before, whatever its value."""
+    if is_scripts_own(knob, space.facts):
+        raise FieldError(
+            flag, value, f"has no effect: none of the script's arguments has {{{knob.sets.name}}}",
+            hint=f"give it an argument such as --option {{{knob.sets.name}}}",
+        )  # fmt: skip
 
 
 def _check_batch(space: "Space") -> None:

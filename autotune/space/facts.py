@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_type_hints
 
 from autotune.errors import FieldError
-from autotune.model import PRESETS, DeviceKind, Machine, Target, UserWorkload, decode
+from autotune.model import PRESETS, DeviceKind, KnobValue, Machine, Target, UserWorkload, decode
 from autotune.space.gpus import compute_capability
 from autotune.space.instances import InstanceType, Interconnect
 from autotune.space.nccl import NcclVersion, Network
@@ -60,6 +60,12 @@ class Facts:
     """Transformer blocks of the workload, 0 when not known."""
     presets: Mapping[str, str] = field(default_factory=dict)
     """Variables that the EFA plugin sets by itself: what leaving a knob alone means."""
+    told: tuple[str, ...] | None = None
+    """Settings that the user's script is told; None where trials apply all of them."""
+    named: tuple[str, ...] = ()
+    """Those among them that the script's arguments name."""
+    own: Mapping[str, KnobValue] = field(default_factory=dict)
+    """Settings that the user's script decides on by itself, as they were read back."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that the user's environment holds in every trial and that knobs would set."""
 
@@ -119,6 +125,7 @@ class Facts:
             cores=machine.cores,
             numa_nodes=machine.numa_nodes,
             blocks=_blocks(target, workload),
+            **_of_script(workload),
             environment=environment or {},
         )
         if instance is not None:
@@ -128,7 +135,11 @@ class Facts:
 
 
 FACTS = (
-    *(name for name in get_type_hints(Facts) if name not in ("presets", "environment")),
+    *(
+        name
+        for name in get_type_hints(Facts)
+        if name not in ("presets", "environment", "told", "named", "own")
+    ),
     "ranks",
     "network",
 )
@@ -146,6 +157,11 @@ def _blocks(target: Target, workload: UserWorkload | None) -> int:
     if workload is not None:
         return workload.blocks
     return PRESETS[target.workload].layers if target.workload in PRESETS else 0
+
+
+def _of_script(workload: UserWorkload | None) -> dict[str, Any]:
+    script = workload.script if workload is not None else None
+    return {} if script is None else {"told": script.told, "named": script.named, "own": script.own}
 
 
 def _capability(machine: Machine, instance: InstanceType | None) -> int:

@@ -31,6 +31,8 @@ def options(knob: Knob, values: Values, facts: Facts, terms: Terms) -> tuple[Kno
         return ()
     if knob.name in terms.held:
         return (DEFAULT,)
+    if is_scripts_own(knob, facts):
+        return _decided(knob, values, facts)
     if knob.name in terms.pins:
         pin = terms.pins[knob.name]
         return () if objection(knob, pin, values, facts, terms) else (pin,)
@@ -39,6 +41,20 @@ def options(knob: Knob, values: Values, facts: Facts, terms: Terms) -> tuple[Kno
         for value in listed(knob, values, facts)
         if not objection(knob, value, values, facts, terms)
     )
+
+
+def is_scripts_own(knob: Knob, facts: Facts) -> bool:
+    """Whether the user's script decides on `knob`, and no candidate can."""
+    is_setting = knob.sets.kind is TargetKind.ARGUMENT
+    return is_setting and facts.told is not None and knob.sets.name not in facts.told
+
+
+def _decided(knob: Knob, values: Values, facts: Facts) -> tuple[KnobValue, ...]:
+    """What the user's script was seen to do, else the framework's default."""
+    if knob.sets.name in facts.own:
+        return (facts.own[knob.sets.name],)
+    possible = listed(knob, values, facts)
+    return tuple([one for one in possible if same(one, knob.default)] or possible[:1])
 
 
 def listed(knob: Knob, values: Values, facts: Facts) -> list[KnobValue]:

@@ -157,6 +157,8 @@ class Space:
             return False
         if self.only:
             return knob.name in self.only
+        if knob.sets.name in self.facts.named:
+            return True
         return self.searched is Searched.FULL or knob.searched is Searched.DEFAULT
 
     def knob(self, name: str) -> Knob:

@@ -15,5 +15,5 @@ def test_a_list_may_be_given_in_parts() -> None:
 
 @pytest.mark.parametrize("part", ["", ",", " "])
 def test_each_part_names_something(part: str) -> None:
-    with pytest.raises(FieldError, match="--only: .* names nothing"):
+    with pytest.raises(FieldError, match="names nothing"):
         names(["strategy", part], "--only")
