@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autotune.apply.configuration import Configuration, load
+    from autotune.apply.trial import Current, ScriptTrial, current, trial
     from autotune.errors import AutotuneError, FieldError, UserError
     from autotune.model import BestConfiguration, ShardingStrategy, Target, TrainingSettings
     from autotune.trainers.accumulation import Accumulation
@@ -28,14 +29,18 @@ _PLACES = {
     "BestConfiguration": "autotune.model",
     "Configuration": "autotune.apply.configuration",
     "Context": "autotune.trainers.workload",
+    "Current": "autotune.apply.trial",
     "FieldError": "autotune.errors",
+    "ScriptTrial": "autotune.apply.trial",
     "ShardingStrategy": "autotune.model",
     "Target": "autotune.model",
     "TrainingSettings": "autotune.model",
     "UserError": "autotune.errors",
     "Workload": "autotune.trainers.workload",
     "batches_of": "autotune.trainers.batches",
+    "current": "autotune.apply.trial",
     "load": "autotune.apply.configuration",
+    "trial": "autotune.apply.trial",
 }
 """Where each public name is, to be imported when it is asked for."""
 
@@ -45,7 +50,9 @@ __all__ = [
     "BestConfiguration",
     "Configuration",
     "Context",
+    "Current",
     "FieldError",
+    "ScriptTrial",
     "ShardingStrategy",
     "Target",
     "TrainingSettings",
@@ -53,7 +60,9 @@ __all__ = [
     "Workload",
     "__version__",
     "batches_of",
+    "current",
     "load",
+    "trial",
 ]
 
 

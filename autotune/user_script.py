@@ -156,6 +156,8 @@ def probe(
     doesn't do what it is told.
     """
     sys.stderr.write(f"running {script.program} for some steps, to learn what it does\n")
+    if given is None:
+        script = replace(script, samples=Samples.STEPS)
     spec = TrialSpec(
         trial_id=f"probe-{script.program}", workload=workload.name, script=script,
         settings=settings, environment=environment, device=machine.device, plan=PLAN,

@@ -92,7 +92,7 @@ class Configuration:
         (unless forced), and for a model without repeated modules where these are needed.
         """
         self._check_ranks()
-        device = _device(model)
+        device = device_of_model(model)
         found = find_blocks(model) if blocks is None else list(blocks)
         if not found and self._needs_blocks:
             raise FieldError(
@@ -105,7 +105,7 @@ class Configuration:
 
     def accumulation(self, model: nn.Module) -> Accumulation:
         """What runs the micro-batches of the wrapped `model`, reducing gradients once a step."""
-        return Accumulation(model, self.settings, _device(model))
+        return Accumulation(model, self.settings, device_of_model(model))
 
     @property
     def _needs_blocks(self) -> bool:
@@ -142,6 +142,6 @@ class Configuration:
         log.info("bound to %d cores", len(cores))
 
 
-def _device(model: nn.Module) -> torch.device:
+def device_of_model(model: nn.Module) -> torch.device:
     """Where the model's parameters are."""
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))

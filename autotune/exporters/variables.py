@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from autotune.exporters.script_text import script_comment
 from autotune.exporters.text import comment, summary
 from autotune.model import BestConfiguration, encode
 from autotune.model.variables import OWN_PREFIX
@@ -40,6 +41,7 @@ def heading(best: BestConfiguration, *usage: str) -> Iterator[str]:
     yield comment(summary(best))
     yield comment(f"From run {best.run_id}, {best.created_at.isoformat()}.")
     yield from (comment(line) for line in usage)
+    yield from script_comment(best)
 
 
 def own_variables_comment() -> Iterator[str]:

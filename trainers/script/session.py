@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Timer
 from typing import Any
 from weakref import ref
@@ -10,7 +10,7 @@ from weakref import ref
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from autotune.errors import FieldError
-from autotune.model import Samples, TrialSpec
+from autotune.model import Samples, TrainingSettings, TrialSpec
 from autotune.trainers.process import leave
 from autotune.trainers.script.counts import Counts
 from autotune.trainers.script.meter import Meter
@@ -38,12 +38,17 @@ class Session:
     loss_source: str = "none"
     """`told` by the script, or `seen` as what it computes gradients of."""
     samples_told: int | None = None
-    asked: set[str] = field(default_factory=set)
-    """Settings that the script has read."""
     is_told: bool = False
     """The script itself says when a step is done."""
     _owner: int = field(default_factory=os.getpid)
     _leader: Callable[[], object] = field(default=lambda: None)
+
+    def settings(self, micro_batch: int) -> TrainingSettings:
+        """The trial's; while nobody knows the batch, with the script's own `micro_batch`."""
+        script = self.spec.script
+        if script is not None and script.samples is Samples.STEPS:
+            return replace(self.spec.settings, micro_batch=micro_batch)
+        return self.spec.settings
 
     def watch_optimizers(self) -> None:
         """Have each step of the script's first optimizer count as one."""
@@ -68,6 +73,8 @@ class Session:
         """The script says when its steps are done from now on, and how many samples each has."""
         self.is_told, self.counts.sees_losses = True, False
         self.samples_told = samples_per_step
+        if samples_per_step is not None:
+            self.meter.check = lambda _: None  # rows of batches needn't be its samples
         asked = self.spec.settings.global_batch(self.ranks)
         checked = self.spec.script is not None and self.spec.script.samples is Samples.COUNTED
         if checked and samples_per_step is not None and samples_per_step != asked:
