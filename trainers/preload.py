@@ -12,8 +12,11 @@ MODULES = (
 )
 
 
-def preload(module: str = "", folder: str = "") -> None:
-    """Once, before the first rank is forked; `module` is the user's own, found in `folder`."""
+def preload(module: str = "", folder: str = "", *, script: str = "") -> None:
+    """Once, before the first rank is forked; `module` is the user's own, found in `folder`.
+
+    Of a user's `script`, what it imports of installed packages.
+    """
     for name in MODULES:
         importlib.import_module(name)
     # Not imported at the top: a bare warm parent imports this module, and not torch.
@@ -21,3 +24,5 @@ def preload(module: str = "", folder: str = "") -> None:
     text.corpus(torch.device("cpu"))
     if module:
         importlib.import_module("autotune.trainers.sources").import_user_module(module, folder)
+    if script:
+        importlib.import_module("autotune.trainers.script.imports").import_for(script)

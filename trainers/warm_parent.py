@@ -1,6 +1,7 @@
 """A small, long-lived process that ranks are forked from, so that nothing is left to import.
 
-    python -m autotune.trainers.warm_parent FD LAUNCHER_PID [--bare] [--workload MODULE FOLDER]
+    python -m autotune.trainers.warm_parent FD LAUNCHER_PID [--bare] [--script FILE]
+        [--workload MODULE FOLDER]
 
 FD is a connected Unix socket of type SEQPACKET; every message is one JSON object. It first sends
 {"ready": true}, or {"refused": "why"} and ends. Then it answers what it is asked:
@@ -11,7 +12,8 @@ FD is a connected Unix socket of type SEQPACKET; every message is one JSON objec
 A rank that has exited stays a zombie until it is asked for with "reap", so that its number is
 nobody else's before. The process ends, and its ranks do, with all that they have started, when the
 launcher closes its end or dies. It runs a single thread, which alone makes forking safe; --bare
-imports nothing beforehand, and --workload a user's module, from FOLDER, as well.
+imports nothing beforehand, --workload a user's module, from FOLDER, as well, and --script what a
+user's script imports of installed packages.
 """
 
 import gc
@@ -45,7 +47,8 @@ def main(arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would have ranks reap themselves
     connection = socket.socket(fileno=int(number))
     own = options[options.index("--workload") + 1 :] if "--workload" in options else []
-    refusal = prepare(bare="--bare" in options, own=own)
+    script = options[options.index("--script") + 1] if "--script" in options else ""
+    refusal = prepare(bare="--bare" in options, own=own, script=script)
     # The signal comes as soon as the thread that started this process ends.
     process.outlive_parent_thread()
     with suppress(BrokenPipeError):
@@ -56,14 +59,14 @@ def main(arguments: Sequence[str]) -> None:
     program()
 
 
-def prepare(*, bare: bool, own: Sequence[str] = ()) -> str:
+def prepare(*, bare: bool, own: Sequence[str] = (), script: str = "") -> str:
     """Import what ranks need; returns why no rank can be forked, or an empty string.
 
-    `own` is the user's module, and its folder, if there is one.
+    `own` is the user's module, and its folder, if there is one, `script` the file of a script.
     """
     try:
         if not bare:
-            preload(*own)
+            preload(*own, script=script)
     except Exception as error:
         return f"importing what a rank needs failed: {type(error).__name__}: {error}"
     threads = len(os.listdir("/proc/self/task"))

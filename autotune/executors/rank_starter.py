@@ -90,7 +90,8 @@ class RankStarter:
 
     def _note(self, error: WarmParentError) -> None:
         if error.is_final and self._workload is not None:
-            _LOG.warning("each rank imports %s by itself: %s", self._workload.module, error)
+            what = self._workload.module or "what the script does"
+            _LOG.warning("each rank imports %s by itself: %s", what, error)
             self._workload = None
             return
         self._failures += 1

@@ -57,7 +57,9 @@ class WarmProcess:
         self.ready = False
         with theirs:
             arguments = [str(theirs.fileno()), str(os.getpid())] + ["--bare"] * bare
-            if workload is not None:
+            if workload is not None and workload.script is not None:
+                arguments += ["--script", workload.file] if workload.file else []
+            elif workload is not None:
                 arguments += ["--workload", workload.module, workload.folder]
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "autotune.trainers.warm_parent", *arguments],

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 def main() -> None:
+    """Train, by the options of the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--micro-batch", type=int, default=32, help="samples a rank")
     parser.add_argument("--accumulate", type=int, default=1, help="micro-batches a step")

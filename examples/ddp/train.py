@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 
 def main() -> None:
+    """Train, by the options of the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--micro-batch", type=int, default=32, help="samples a rank")
     parser.add_argument("--accumulate", type=int, default=1, help="micro-batches a step")
@@ -57,7 +58,7 @@ def main() -> None:
 
 
 def endless(micro_batch: int) -> Iterator[list[torch.Tensor]]:
-    """This rank's batches, epoch after epoch."""
+    """Batches of this rank, epoch after epoch."""
     inputs = torch.randn(8192, 64, generator=torch.Generator().manual_seed(1))
     dataset = TensorDataset(inputs, inputs.sum(dim=1, keepdim=True))
     sampler = DistributedSampler(dataset, drop_last=True)

@@ -19,13 +19,16 @@ class Block(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return inputs + self.mlp(self.norm(inputs))
 
 
 def main() -> None:
+    """Train, by the options of the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=200)
     arguments = parser.parse_args()

@@ -74,6 +74,7 @@ class Trainer:
 
 
 def main() -> None:
+    """Train, by the options of the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--training.local_batch_size", dest="local_batch_size", type=int, default=8)
     parser.add_argument(

@@ -38,6 +38,7 @@ class Bytes(Dataset):
 
 
 def main() -> None:
+    """Train, by the options of the command line."""
     parser = HfArgumentParser(TrainingArguments)
     parser.set_defaults(**DEFAULTS)
     if len(sys.argv) == 2 and sys.argv[1].endswith(".json"):

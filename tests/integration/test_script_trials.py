@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from autotune.executors.base import LaunchEnd, Launch
+from autotune.executors.base import Launch, LaunchEnd
 from autotune.executors.local import LocalExecutor
 from autotune.model import (
     DeviceKind,
@@ -45,9 +45,7 @@ def run(executor: LocalExecutor, tmp_path: Path) -> Run:
         verdict: Verdict = Verdict.GO,
         windows: list[Window] | None = None,
     ) -> LaunchEnd:
-        script = Script(
-            program=program, arguments=arguments, folder=str(FOLDER), samples=samples
-        )
+        script = Script(program=program, arguments=arguments, folder=str(FOLDER), samples=samples)
         spec = TrialSpec(
             trial_id="t", workload="train.py#0", script=script, device=DeviceKind.CPU,
             settings=TrainingSettings(
@@ -79,9 +77,7 @@ def measured(end: LaunchEnd) -> Measurement:
 
 def test_a_script_is_measured_and_ended_like_a_trial(run: Run, tmp_path: Path) -> None:
     windows: list[Window] = []
-    end = run(
-        *TOLD, "--out", str(tmp_path / "seen"), accumulation_steps=2, windows=windows
-    )
+    end = run(*TOLD, "--out", str(tmp_path / "seen"), accumulation_steps=2, windows=windows)
     assert end.outcome is Outcome.COMPLETED, end
     found = measured(end)
     assert len(windows) == 3
@@ -114,7 +110,15 @@ def test_it_stops_when_it_has_lost(run: Run) -> None:
 
 
 def test_arguments_arrive_as_they_are(run: Run, tmp_path: Path) -> None:
-    words = ["two words", "it's \"quoted\"", '{"a": {"b": 1}}', "{unknown}", "naïve 数", "$HOME\\n", ""]
+    words = [
+        "two words",
+        'it\'s "quoted"',
+        '{"a": {"b": 1}}',
+        "{unknown}",
+        "naïve 数",
+        "$HOME\\n",
+        "",
+    ]
     end = run(*TOLD, "--out", str(tmp_path / "seen"), *words, "{{micro_batch}}")
     assert end.outcome is Outcome.COMPLETED, end
     seen = json.loads((tmp_path / "seen.0").read_text())
