@@ -16,6 +16,8 @@ import autotune
 
 
 class Block(nn.Module):
+    """What is repeated, and so sharded one by one."""
+
     def __init__(self, width: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)

@@ -18,6 +18,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 class Regression(L.LightningModule):
+    """A small model."""
+
     def __init__(self) -> None:
         super().__init__()
         self.model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 1))

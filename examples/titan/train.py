@@ -15,6 +15,8 @@ from torch.distributed.fsdp import fully_shard
 
 
 class Decoder(nn.Module):
+    """A small language model."""
+
     def __init__(self, vocabulary: int = 128, width: int = 64, layers: int = 2) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, width)
@@ -33,6 +35,8 @@ class Decoder(nn.Module):
 
 
 class Trainer:
+    """Model, optimizer and the loop."""
+
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
         kind = "cuda" if torch.cuda.is_available() else "cpu"

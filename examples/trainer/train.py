@@ -6,6 +6,7 @@ autotune run --instance local --global-batch 16 -- train.py --max_steps 100000 \
     --per_device_train_batch_size {micro_batch} --gradient_accumulation_steps {accumulation_steps}
 """
 
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -42,8 +43,6 @@ def main() -> None:
     parser = HfArgumentParser(TrainingArguments)
     parser.set_defaults(**DEFAULTS)
     if len(sys.argv) == 2 and sys.argv[1].endswith(".json"):
-        import json
-
         (arguments,) = parser.parse_dict({**DEFAULTS, **json.loads(Path(sys.argv[1]).read_text())})
     else:
         (arguments,) = parser.parse_args_into_dataclasses()

@@ -29,8 +29,7 @@ def installed_imports(tree: ast.Module) -> Iterator[ast.stmt]:
             if names:
                 yield ast.fix_missing_locations(ast.Import(names))
         elif isinstance(statement, ast.ImportFrom) and not statement.level:
-            if statement.module and is_installed(statement.module):
-                yield statement
+            yield from [statement] * is_installed(statement.module or "")
 
 
 def is_installed(name: str) -> bool:
