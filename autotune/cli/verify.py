@@ -18,6 +18,7 @@ from autotune.executors.local import LocalExecutor
 from autotune.exporters.document import read, to_yaml
 from autotune.exporters.files import check_writable, write_atomically
 from autotune.exporters.fingerprint import changes, misfit
+from autotune.exporters.script_text import script_command
 from autotune.loop.study import measurement_plan
 from autotune.loop.verify import Arm, Verification, Verified, Verifier, restamped
 from autotune.machine_lock import machine_use
@@ -68,6 +69,12 @@ def verify(
         bool,
         typer.Option("--update", help="If it holds, write what was measured into the file."),
     ] = False,
+    trust_script: Annotated[
+        bool,
+        typer.Option(
+            "--trust-script", help="Start the script that the file names, with its arguments."
+        ),
+    ] = False,
     format_: FormatOption = Format.TABLE,
     cold: ColdOption = False,
     share_machine: ShareOption = False,
@@ -81,8 +88,7 @@ def verify(
     place = _place(best, file)
     if update:
         check_writable(file)
-    if (script := workload_of(best)) and (changed := script.changed()):
-        raise UserError(f"{file}: {changed}", hint="run a study of the script as it is now")
+    _check_script(best, file, trusted=trust_script)
     facts, baseline = _baseline(best, place)
     for change in changes(best, place.machine, place.links, {}):
         typer.echo(f"notice: {change}", err=True)
@@ -104,6 +110,20 @@ def verify(
         write_atomically(file, to_yaml(restamped(best, found, facts)))
     _print(found, best, file if is_updated else None, format_)
     raise typer.Exit(_CODES[found.verification])
+
+
+def _check_script(best: BestConfiguration, file: Path, *, trusted: bool) -> None:
+    """A file from somebody else doesn't decide what is started. Raises UserError."""
+    workload = workload_of(best)
+    if workload is None:
+        return
+    if not trusted:
+        raise UserError(
+            f"{file}: names a script to start: {script_command(best)}",
+            hint="if that is yours: --trust-script",
+        )
+    if changed := workload.changed():
+        raise UserError(f"{file}: {changed}", hint="run a study of the script as it is now")
 
 
 def _place(best: BestConfiguration, file: Path) -> Place:

@@ -1,4 +1,7 @@
-"""The user's script in exports: the command that its trials stood for."""
+"""The user's script in exports: the command that its trials stood for.
+
+As a comment: a file that comes from somebody else is not to decide what is started.
+"""
 
 from collections.abc import Iterator
 
@@ -18,12 +21,3 @@ def script_comment(best: BestConfiguration) -> Iterator[str]:
     """A comment line with it; nothing without a script."""
     if command := script_command(best):
         yield comment(f"Measured with: {command}")
-
-
-def script_line(best: BestConfiguration, usage: str) -> Iterator[str]:
-    """Shell lines that take the script from the line's own words, else the one measured."""
-    if command := script_command(best):
-        yield comment("Without words of its own it starts what was measured.")
-        yield f'[ "$#" -gt 0 ] || set -- {command}'
-    else:
-        yield f': "${{1:?name the training script: {usage}}}"'

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from autotune.exporters.base import Exporter
 from autotune.exporters.checks import check
-from autotune.exporters.script_text import script_line
 from autotune.exporters.torchrun import threads
 from autotune.exporters.variables import (
     all_variables,
@@ -39,7 +38,7 @@ def _lines(best: BestConfiguration) -> Iterator[str]:
     yield "#SBATCH --exclusive"
     yield from heading(best, "Submit it: sbatch [--partition=…] FILE train.py [arguments]")
     yield "set -euo pipefail"
-    yield from script_line(best, "sbatch FILE train.py [arguments]")
+    yield ': "${1:?name the training script: sbatch FILE train.py [arguments]}"'
     yield from own_variables_comment()
     for name, value in all_variables(best).items():
         yield f"export {name}={shlex.quote(value)}"

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from autotune.exporters.base import Exporter
 from autotune.exporters.checks import check
-from autotune.exporters.script_text import script_line
 from autotune.exporters.text import comment
 from autotune.exporters.variables import (
     heading,
@@ -34,7 +33,7 @@ class TorchrunExporter(Exporter):
 def _lines(best: BestConfiguration) -> Iterator[str]:
     yield "#!/bin/sh"
     yield from heading(best, *_usage(best.target))
-    yield from script_line(best, "sh FILE train.py [arguments]")
+    yield ': "${1:?name the training script: sh FILE train.py [arguments]}"'
     yield ""
     yield from own_variables_comment()
     for name, value in own_variables(best).items():

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -140,9 +141,11 @@ def launched(name: str, best: BestConfiguration, folder: Path) -> dict[str, str]
     """What the example says when its own launcher starts it with what was exported."""
     place = EXAMPLES / name
     if name == "ddp":
-        text = exporter("torchrun").export(best).replace("100000", "4")
+        text = exporter("torchrun").export(best)
         (folder / "launch.sh").write_text(text)
-        return said(run(["sh", str(folder / "launch.sh")], place, PATH=path()))
+        return said(
+            run(["sh", str(folder / "launch.sh"), *measured_with(text)], place, PATH=path())
+        )
     if name == "fsdp2":
         (folder / "best.yaml").write_text(to_yaml(best))
         config = {"AUTOTUNE_CONFIG": str(folder / "best.yaml")}
@@ -150,17 +153,22 @@ def launched(name: str, best: BestConfiguration, folder: Path) -> dict[str, str]
     if name == "accelerate":
         text = exporter("accelerate").export(best)
         (folder / "accelerate.yaml").write_text(text)
-        (words,) = re.findall(r"# Measured with: (.*)", text)
         launcher = [sys.executable, "-m", "accelerate.commands.launch"]
         options = ["--config_file", str(folder / "accelerate.yaml")]
-        words = words.replace("100000", "4").split()
-        return said(run([*launcher, *options, *words], place, ACCELERATE_USE_CPU="true"))
+        command = [*launcher, *options, *measured_with(text)]
+        return said(run(command, place, ACCELERATE_USE_CPU="true"))
     if name == "trainer":
         (folder / "best.json").write_text(exporter("hf").export(best))
         return said(run([*TORCHRUN, "train.py", str(folder / "best.json")], place))
     (folder / "best_lightning.py").write_text(exporter("lightning").export(best))
     config = ["--config", str(folder / "best_lightning.py"), "--steps", "4"]
     return said(run([*TORCHRUN, "train.py", *config], place))
+
+
+def measured_with(text: str) -> list[str]:
+    """The command that an export names, for fewer steps."""
+    (words,) = re.findall(r"# Measured with: (.*)", text)
+    return shlex.split(words.replace("100000", "4"))
 
 
 def path() -> str:

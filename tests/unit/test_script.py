@@ -162,7 +162,8 @@ def test_the_answer_says_what_to_start() -> None:
     plain = best_here()
     best = replace(plain, evidence=replace(plain.evidence, script=made))
     assert from_yaml(to_yaml(best), "best.yaml").evidence.script == made
-    line = exporter("torchrun").export(best)
-    assert "set -- train.py --name 'it'\"'\"'s 4' 'naïve \n #x'" in line
-    assert "${1:?" in exporter("torchrun").export(plain)
-    assert "# Measured with: train.py --name" in exporter("accelerate").export(best)
+    for form in ("torchrun", "slurm", "env", "accelerate", "lightning"):
+        text = exporter(form).export(best)
+        # In a comment, that no argument gets out of.
+        assert "\n# Measured with: train.py --name 'it'\"'\"'s 4' 'naïve #x'\n" in text
+        assert "Measured with" not in exporter(form).export(plain)
