@@ -1,5 +1,6 @@
 """What a script's arguments stand for, what is searched for it, and what is said of its losses."""
 
+import ast
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from autotune.space.catalogue import load_knobs
 from autotune.space.facts import Facts
 from autotune.space.space import Space
 from autotune.trainers.script.counts import Counts, rows
+from autotune.trainers.script.imports import installed_imports
 from autotune.user_script import read_script
 from tests.bests import best_here
 
@@ -167,3 +169,13 @@ def test_the_answer_says_what_to_start() -> None:
         # In a comment, that no argument gets out of.
         assert "\n# Measured with: train.py --name 'it'\"'\"'s 4' 'naïve #x'\n" in text
         assert "Measured with" not in exporter(form).export(plain)
+
+
+def test_only_installed_packages_are_imported_beforehand() -> None:
+    source = (
+        "import os, torch\nimport my_model\nfrom . import near\nfrom my_lib import x\n"
+        "from numpy import array, ndarray\nfrom autotune import load\n"
+        "if True:\n    import scipy\n"
+    )
+    found = list(installed_imports(ast.parse(source)))
+    assert found == [("torch", []), ("numpy", ["array", "ndarray"])]

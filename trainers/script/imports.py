@@ -4,6 +4,7 @@ Installed packages alone: what lies beside the script is the script's own busine
 """
 
 import ast
+import importlib
 import importlib.util
 import sys
 import sysconfig
@@ -15,21 +16,21 @@ from pathlib import Path
 def import_for(file: str) -> None:
     """What fails here fails in the ranks again, where it is told."""
     with suppress(OSError, SyntaxError, ValueError):
-        for statement in installed_imports(ast.parse(Path(file).read_bytes())):
+        for module, names in installed_imports(ast.parse(Path(file).read_bytes())):
             with suppress(Exception):
-                code = compile(ast.Module([statement], []), file, "exec")
-                exec(code, {})  # noqa: S102 - an import and nothing else
+                found = importlib.import_module(module)
+                for name in names:
+                    getattr(found, name)  # which many a package imports only now
 
 
-def installed_imports(tree: ast.Module) -> Iterator[ast.stmt]:
-    """The statements at the top of a script that import installed packages."""
+def installed_imports(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
+    """The installed modules that a script imports at its top, and what it takes of each."""
     for statement in tree.body:
         if isinstance(statement, ast.Import):
-            names = [alias for alias in statement.names if is_installed(alias.name)]
-            if names:
-                yield ast.fix_missing_locations(ast.Import(names))
-        elif isinstance(statement, ast.ImportFrom) and not statement.level:
-            yield from [statement] * is_installed(statement.module or "")
+            yield from ((one.name, []) for one in statement.names if is_installed(one.name))
+        elif isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
+            names = [one.name for one in statement.names if one.name != "*"]
+            yield from [(statement.module, names)] * is_installed(statement.module)
 
 
 def is_installed(name: str) -> bool:
