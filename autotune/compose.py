@@ -16,8 +16,8 @@ from autotune.executors.local import LocalExecutor
 from autotune.executors.simulated import SimulatedExecutor, VirtualClock
 from autotune.loop.observer import Observer
 from autotune.loop.records import StudyRecords
-from autotune.loop.study import StudyRunner
-from autotune.machines import Place
+from autotune.loop.study import StudyEnd, StudyRunner
+from autotune.machines import Place, find_place, simulated_place
 from autotune.model import (
     Machine,
     Study,
@@ -32,6 +32,7 @@ from autotune.space.space import Space
 from autotune.storage import Store
 from autotune.storage.folder import run_folder
 from autotune.strategies import build_strategy, check_strategy
+from autotune.yaml_reader import Source, read_yaml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +161,48 @@ def runner(
         cancel=cancel,
         secrets=Secrets.of(around),
     )
+
+
+def instance_sources(study: Study) -> list[Source]:
+    """The machine types that were given with `study`."""
+    text = study.spec.instances_text
+    return [read_yaml(text, f"instances of run {study.run_id}")] if text else []
+
+
+def place_of(study: Study) -> Place:
+    """Where `study` ran: this machine, or the one that its landscape stands for.
+
+    Raises UserError if this is another machine.
+    """
+    target, sources = study.spec.target, instance_sources(study)
+    if target.is_simulated:
+        return simulated_place(landscape_of(study.spec), instances=sources)
+    return find_place(target.instance, instances=sources)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recalled:
+    """A study that was replayed from its stored trials."""
+
+    end: StudyEnd
+    space: Space
+
+
+def recall(study: Study, store: Store) -> Recalled:
+    """What the stored trials of `study` come to; nothing is launched, and nothing saved.
+
+    Raises UserError if they can't be replayed here.
+    """
+    running = runner(
+        study, place_of(study), store, Observer(), Event(), environment=study.spec.environment
+    )
+    known = {knob.name for knob in running.space.knobs}
+    used = {name for trial in store.trials(study.run_id) for name in trial.candidate}
+    if unknown := sorted(used - known):
+        raise UserError(
+            f"run {study.run_id} has knobs that this version doesn't know: {', '.join(unknown)}"
+        )
+    return Recalled(end=running.recall(), space=running.space)
 
 
 def _space_of(study: Study, place: Place, environment: Mapping[str, str]) -> Space:

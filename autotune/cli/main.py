@@ -6,7 +6,17 @@ import sys
 import typer
 
 from autotune import __version__
-from autotune.cli import catalogue, diagnose, diff, export, inspect, knobs, run, verify
+from autotune.cli import (
+    catalogue,
+    diagnose,
+    diff,
+    export,
+    inspect,
+    knobs,
+    reporting,
+    run,
+    verify,
+)
 from autotune.errors import AutotuneError, UserError
 
 EXIT_FAILED = 1
@@ -23,6 +33,7 @@ app.command("run")(run.run)
 app.command("resume")(run.resume)
 app.command("runs")(inspect.runs)
 app.command("show")(inspect.show)
+app.command("report")(reporting.report)
 app.command("best")(inspect.best)
 app.command("export")(export.export)
 app.command("verify")(verify.verify)

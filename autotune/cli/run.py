@@ -43,7 +43,14 @@ from autotune.cli.saving import check_output, default_output, output_of
 from autotune.cli.script import print_commands, started_once, with_script
 from autotune.cli.simulated import check_recorded, chosen_landscape, on_landscape
 from autotune.cli.venue import Venue, venue
-from autotune.compose import Launching, build_spec, find_study, landscape_of, new_study
+from autotune.compose import (
+    Launching,
+    build_spec,
+    find_study,
+    instance_sources,
+    landscape_of,
+    new_study,
+)
 from autotune.errors import FieldError
 from autotune.exporters.files import check_writable
 from autotune.machines import LOCAL
@@ -52,7 +59,6 @@ from autotune.request import Request, Spaces, all_notices, build_space, build_ta
 from autotune.storage import default_url, open_store
 from autotune.user_script import script_notices
 from autotune.user_workload import find_user_workload
-from autotune.yaml_reader import read_yaml
 
 
 def run(
@@ -233,15 +239,13 @@ def resume(
         target = study.spec.target
         if not target.is_simulated:
             check_output(study)
-        text = study.spec.instances_text
-        sources = [read_yaml(text, f"instances of run {study.run_id}")] if text else []
         cluster = chosen_cluster(
             executor, target.nodes if executor is ExecutorName.RAY else None, address,
             {"--live": live, "--share-machine": share_machine},
         )  # fmt: skip
         with venue(
             target.instance,
-            instances=sources,
+            instances=instance_sources(study),
             launching=Launching(cold=cold, live=live),
             landscape=landscape_of(study.spec) if target.is_simulated else None,
             cluster=cluster,

@@ -87,13 +87,7 @@ class StudyRunner:
 
     def run(self) -> StudyEnd:
         """Run what is left of the study, and save its answer."""
-        plan = Plan(
-            spec=self.study.spec,
-            baseline=self.space.baseline(),
-            strategy=self.strategy,
-        )
-        ledger = Ledger(self.space)
-        proposals = self._proposals(plan)
+        plan, ledger, proposals = self._fresh()
         proposals.replay(list(self.store.trials(self.study.run_id)), ledger)
         used_s, known = ledger.elapsed_s, len(ledger.trials)
         started = self.clock()
@@ -107,7 +101,37 @@ class StudyRunner:
             ledger.add(trial)
             proposals.tell(trial, ledger)
             self.observer.trial_ended(trial)
-        return self._end(plan, ledger, proposals, stuck(ledger.trials[known:]))
+        end = self._end(
+            plan,
+            ledger,
+            proposals,
+            streak=stuck(ledger.trials[known:]),
+            interrupted=self.cancel.is_set(),
+        )
+        self._save(end)
+        return end
+
+    def recall(self) -> StudyEnd:
+        """What the stored trials come to: nothing is launched, and nothing is saved."""
+        plan, ledger, proposals = self._fresh()
+        trials = list(self.store.trials(self.study.run_id))
+        confirming = (i for i, trial in enumerate(trials) if trial.phase is Phase.CONFIRM)
+        searched = next(confirming, len(trials))
+        proposals.replay(trials[:searched], ledger)
+        # The search said once more whether it had anything left.
+        plan.next_step(ledger, ledger.elapsed_s, lambda: proposals.ask(ledger))
+        proposals.replay(trials[searched:], ledger)
+        unfinished = self.study.status is not StudyStatus.FINISHED
+        return self._end(plan, ledger, proposals, streak=None, interrupted=unfinished)
+
+    def _fresh(self) -> tuple[Plan, Ledger, FittingProposals]:
+        """What decides, before any trial."""
+        plan = Plan(
+            spec=self.study.spec,
+            baseline=self.space.baseline(),
+            strategy=self.strategy,
+        )
+        return plan, Ledger(self.space), self._proposals(plan)
 
     def _proposals(self, plan: Plan) -> FittingProposals:
         return FittingProposals(
@@ -169,9 +193,15 @@ class StudyRunner:
         return Verdict.STOP if self.cancel.is_set() else race.verdict(window)
 
     def _end(
-        self, plan: Plan, ledger: Ledger, proposals: FittingProposals, streak: Streak | None
+        self,
+        plan: Plan,
+        ledger: Ledger,
+        proposals: FittingProposals,
+        *,
+        streak: Streak | None,
+        interrupted: bool,
     ) -> StudyEnd:
-        interrupted, is_stuck = self.cancel.is_set(), streak is not None
+        is_stuck = streak is not None
         if interrupted:
             decision = decide_early(plan, ledger, "interrupted")
         elif is_stuck:
@@ -191,14 +221,6 @@ class StudyRunner:
                 run_id=self.study.run_id,
                 now=datetime.now(UTC),
             )
-            self.store.save_best(best)
-        self.store.update_study(
-            self.study.run_id,
-            status=StudyStatus.INTERRUPTED if interrupted or is_stuck else StudyStatus.FINISHED,
-            # An early end says nothing of what works.
-            conclusion=decision.conclusion if found or not (interrupted or is_stuck) else None,
-            reason=decision.reason,
-        )
         return StudyEnd(
             decision=decision,
             best=best,
@@ -211,6 +233,19 @@ class StudyRunner:
             skipped=proposals.skipped,
             left_out=proposals.left_out(ledger),
             no_effect=ledger.effects.idle.summary(),
+        )
+
+    def _save(self, end: StudyEnd) -> None:
+        if end.best is not None:
+            self.store.save_best(end.best)
+        conclusion, is_early = end.decision.conclusion, end.interrupted or end.stuck
+        found = conclusion is not Conclusion.NO_CANDIDATE
+        self.store.update_study(
+            self.study.run_id,
+            status=StudyStatus.INTERRUPTED if is_early else StudyStatus.FINISHED,
+            # An early end says nothing of what works.
+            conclusion=conclusion if found or not is_early else None,
+            reason=end.decision.reason,
         )
 
 

@@ -1,0 +1,63 @@
+"""The command that runs a study again, and what it can't say."""
+
+import hashlib
+import shlex
+
+from autotune.exporters.text import shown
+from autotune.machines import LOCAL
+from autotune.model import Study
+from autotune.space.knob import Searched
+
+
+def command(study: Study) -> str:
+    """`autotune run …` with everything that was asked of `study`."""
+    spec, target = study.spec, study.spec.target
+    words = ["autotune", "run"]
+    if target.is_simulated:
+        words += ["--executor", "simulated", "--landscape", spec.landscape]
+    else:
+        words += ["--instance", _instance(target.instance)]
+    words += ["--workload", target.workload, "--nproc", str(target.ranks_per_node)]
+    words += ["--global-batch", str(target.global_batch), "--seed", str(spec.seed)]
+    optional = {
+        "--budget": None if spec.budget_s is None else f"{spec.budget_s:g}s",
+        "--trials": None if spec.max_trials is None else str(spec.max_trials),
+        "--window": None if spec.window_s is None else f"{spec.window_s:g}s",
+        "--space": None if spec.space == Searched.DEFAULT else spec.space,
+        "--strategy": spec.search,
+        "--only": ",".join(spec.only) or None,
+    }
+    for name, value in optional.items():
+        words += [] if value is None else [name, value]
+    for name, setting in spec.pinned.items():
+        words += ["--set", f"{name}={shown(setting)}"]
+    words += ["--allow-lossy"] * spec.allow_lossy
+    variables = [f"{name}={value}" for name, value in spec.environment.items()]
+    return shlex.join([*(["env", *variables] if variables else []), *words])
+
+
+def notes(study: Study) -> list[str]:
+    """What has to be the same beside the command."""
+    spec = study.spec
+    found = [
+        "The same seed proposes the same candidates as long as the readings lead it the same way; "
+        "noise in a reading may lead it elsewhere."
+    ]
+    files = {
+        "--space": (spec.space, spec.space_text),
+        "--instances": ("a file", spec.instances_text),
+        "--landscape": (spec.landscape, spec.landscape_text),
+    }
+    for option, (name, text) in files.items():
+        if text:
+            digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+            found.append(f"{option} was {name}, whose content has the SHA-256 {digest}.")
+    if spec.own_workload and spec.own_workload.digest:
+        own = spec.own_workload
+        found.append(f"The workload is in {own.file}, SHA-256 {own.digest}.")
+    return found
+
+
+def _instance(name: str) -> str:
+    """A machine that is no catalogue entry has a name of its own, and is `local` there."""
+    return LOCAL if name.startswith(f"{LOCAL}-") else name
