@@ -1,6 +1,8 @@
 """`autotune report`: a study as one document that a person shows to a colleague."""
 
 import json
+import shlex
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -11,14 +13,16 @@ import typer
 from autotune.cli.documents import status
 from autotune.cli.options import StorageOption
 from autotune.compose import Recalled, find_study, recall
-from autotune.errors import AutotuneError, UnreadableError
+from autotune.errors import ABSENT, AutotuneError, FieldError, UnreadableError
 from autotune.exporters.files import check_writable, file_path, write_atomically
 from autotune.model import BestConfiguration, Study, encode
+from autotune.model.secrets import redacted
 from autotune.report.build import build_report
 from autotune.report.canvas import check_drawing
 from autotune.report.content import Report
 from autotune.report.document import document
 from autotune.report.markdown import to_markdown
+from autotune.report.optuna_storage import check_url, write_optuna
 from autotune.report.page import to_html
 from autotune.request import Spaces
 from autotune.storage import Store, default_url, open_store
@@ -30,6 +34,15 @@ class Form(StrEnum):
     HTML = "html"
     MD = "md"
     JSON = "json"
+    OPTUNA = "optuna"
+
+
+_WRITERS: Mapping[Form, Callable[[Report], str]] = {
+    Form.HTML: lambda found: to_html(document(found)),
+    Form.MD: lambda found: to_markdown(document(found)),
+    Form.JSON: lambda found: json.dumps(encode(found), indent=2) + "\n",
+}
+_URL_HINT = "such as --output sqlite:///optuna.db"
 
 
 def report(
@@ -42,15 +55,16 @@ def report(
         typer.Option(
             "--to",
             help="One HTML page with figures that needs no network (extra 'report'), "
-            "Markdown, or JSON.",
+            "Markdown, JSON, or a study in an Optuna storage, for optuna-dashboard.",
         ),
     ] = Form.HTML,
     output: Annotated[
         str | None,
         typer.Option(
             "--output",
-            metavar="FILE",
-            help="Where it is written. Default: report-RUN.html; stdout for md and json.",
+            metavar="FILE|URL",
+            help="Where it is written. Default: report-RUN.html; stdout for md and json. "
+            "For optuna a URL such as sqlite:///FILE.",
         ),
     ] = None,
     storage: StorageOption = None,
@@ -60,6 +74,9 @@ def report(
     The answer with its evidence, every trial, what each knob was worth and how sure that is, what
     was skipped and what failed, step times, memory, versions, and how to run it again.
     """
+    if to is Form.OPTUNA:
+        _to_optuna(run, output, storage)
+        return
     path = None if output is None else file_path(output, "--output")
     if to is Form.HTML:
         check_drawing()
@@ -68,7 +85,19 @@ def report(
     found = _report(run, storage)
     if path is None and to is Form.HTML:
         path = Path(f"report-{found.run}.html")
-    _write(_text(found, to), path)
+    _write(_WRITERS[to](found), path)
+
+
+def _to_optuna(run: str, url: str | None, storage: str | None) -> None:
+    if url is None:
+        raise FieldError("--output", ABSENT, "has to be given with --to optuna", hint=_URL_HINT)
+    check_url(url)
+    with open_store(storage or default_url()) as store:
+        study = find_study(store, run)
+        trials = store.trials(study.run_id)
+    name = write_optuna(study, trials, url)
+    typer.echo(name)
+    typer.echo(f"open it with: optuna-dashboard {shlex.quote(redacted(url))}", err=True)
 
 
 def _report(run: str, storage: str | None) -> Report:
@@ -110,16 +139,6 @@ def _saved(study: Study, store: Store) -> BestConfiguration | None:
         best = store.best(study.spec.target)
         return best if best and best.run_id == study.run_id else None
     return None
-
-
-def _text(found: Report, to: Form) -> str:
-    match to:
-        case Form.JSON:
-            return json.dumps(encode(found), indent=2, ensure_ascii=True) + "\n"
-        case Form.MD:
-            return to_markdown(document(found))
-        case Form.HTML:
-            return to_html(document(found))
 
 
 def _write(text: str, path: Path | None) -> None:

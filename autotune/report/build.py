@@ -9,7 +9,7 @@ from autotune.report.answer import answer_of
 from autotune.report.arms import Arms, arms_of
 from autotune.report.content import SCHEMA, Launch, Report, Reproduce
 from autotune.report.readings import measured, readings
-from autotune.report.reproduce import command, notes
+from autotune.report.reproduce import commands, notes
 from autotune.report.resources import communication_of, memory_of, step_times
 from autotune.report.skipped import failures_of, skipped_of
 from autotune.report.text import changes, settings_text
@@ -57,7 +57,7 @@ def build_report(
         steps=step_times(trials, arms),
         memory=memory_of(study, trials, arms),
         communication=communication_of(trials, arms),
-        reproduce=Reproduce(commands=(command(study),), notes=tuple(notes(study))),
+        reproduce=Reproduce(commands=tuple(commands(study)), notes=tuple(notes(study))),
     )
 
 

@@ -100,7 +100,7 @@ def _history(report: Report) -> list[Block]:
     blocks: list[Block] = [
         Paragraph(
             text=f"{report.trials} trials in {took}, searched by the strategy {report.strategy}. "
-            f"The run {report.status}."
+            f"Status: {report.status}."
         )
     ]
     if any(launch.samples_per_second for launch in report.history):

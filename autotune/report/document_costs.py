@@ -1,9 +1,9 @@
 """The sections on what was skipped, failed, and what trials took."""
 
-from autotune.model.instance import GIB, MIB
 from autotune.report.blocks import Block, Paragraph, Picture, Table
 from autotune.report.content import Report
 from autotune.report.figures import memory_figure, steps_figure
+from autotune.report.text import size_text
 
 _MOST_PEAKS = 20
 
@@ -82,7 +82,7 @@ def steps(report: Report) -> list[Block]:
             "over a measured window of several steps."
         ),
         Picture(title="Time per step, by window", draw=lambda: steps_figure(report)),
-        Table(columns=("", "launches", "windows", "10 % below", "median", "10 % above"), rows=rows),
+        Table(columns=("", "launches", "windows", "10th percentile", "median", "90th"), rows=rows),
     ]
 
 
@@ -90,7 +90,7 @@ def memory(report: Report) -> list[Block]:
     """Measured peaks against the limit."""
     found = report.memory
     limit = (
-        f"A rank may use {_size(found.limit_bytes)} ({found.limit_source})."
+        f"A rank may use {size_text(found.limit_bytes)} ({found.limit_source})."
         if found.limit_bytes is not None
         else "What a rank may use is not known."
     )
@@ -98,7 +98,7 @@ def memory(report: Report) -> list[Block]:
         return [Paragraph(text=f"{limit} No peak was {report.kind}.")]
     shown = [p for p in found.peaks if p.arm] + [p for p in found.peaks if not p.arm]
     rows = [
-        (peak.arm, peak.settings, _size(peak.bytes), _share(peak.bytes, found.limit_bytes))
+        (peak.arm, peak.settings, size_text(peak.bytes), _share(peak.bytes, found.limit_bytes))
         for peak in shown[:_MOST_PEAKS]
     ]
     return [
@@ -129,10 +129,6 @@ def communication(report: Report) -> list[Block]:
         Paragraph(text="What a step would be shorter by if its collectives took no time."),
         Table(columns=("", "settings", "of a step", "launches"), rows=rows),
     ]
-
-
-def _size(bytes_: int) -> str:
-    return f"{bytes_ / GIB:,.2f} GiB" if bytes_ >= GIB else f"{bytes_ / MIB:,.0f} MiB"
 
 
 def _share(part: int, whole: int | None) -> str:

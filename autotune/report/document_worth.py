@@ -3,7 +3,7 @@
 from autotune.report.blocks import Block, Paragraph, Picture, Table
 from autotune.report.content import Report
 from autotune.report.figures import worth_figure
-from autotune.report.worth import LITTLE, Finding, Span
+from autotune.report.worth import LITTLE, Finding, KnobWorth, Span
 
 _MOST_PAIRS = 30
 
@@ -17,15 +17,17 @@ def worth(report: Report) -> list[Block]:
     blocks: list[Block] = [
         Paragraph(
             text=f"Estimated from {found.readings} readings of {found.candidates} candidates, "
-            f"which vary by {100 * found.launch_noise:.1f} % from launch to launch. Intervals "
-            f"hold with {level} each. An effect is not known if its interval has 0 in it and "
-            f"reaches beyond {100 * LITTLE:.0f} %, or if the trials said less than the model "
-            "assumes beforehand."
+            f"which vary by {100 * found.launch_noise:.1f} % from launch to launch. Each interval "
+            f"holds with {level}. A knob's importance is how much faster its best tried value is "
+            "than its worst, all else as in the baseline. An effect is not known if its interval "
+            f"has 0 in it and reaches beyond {100 * LITTLE:.0f} %, or if the trials said less "
+            "than the model assumes beforehand."
         ),
         Table(
             columns=("knob", "best tried", "worst tried", "importance", f"{level} interval", ""),
             rows=[
-                (knob.knob, knob.best, knob.worst, *_cells(knob.importance)) for knob in found.knobs
+                (knob.knob, knob.best, knob.worst, *_cells(knob.importance)[:2], _weight(knob))
+                for knob in found.knobs
             ],
         ),
         Picture(
@@ -77,3 +79,7 @@ def worth(report: Report) -> list[Block]:
 def _cells(span: Span) -> tuple[str, str, str]:
     low, high = f"{100 * span.low:+.1f}", f"{100 * span.high:+.1f}"
     return (f"{100 * span.estimate:+.1f} %", f"{low} to {high} %", span.finding.value)
+
+
+def _weight(knob: KnobWorth) -> str:
+    return "matters" if knob.importance.finding is Finding.FASTER else knob.importance.finding

@@ -7,7 +7,7 @@ from autotune.model import Outcome, Phase
 from autotune.model.instance import GIB
 from autotune.report.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, canvas, shortened
 from autotune.report.content import Launch, Report
-from autotune.report.text import visible
+from autotune.report.text import size_text, visible
 from autotune.report.worth import Finding, ValueWorth, Worth
 
 if TYPE_CHECKING:
@@ -49,11 +49,12 @@ def history_figure(report: Report) -> str:
             )
         baseline = report.answer.baseline
         if baseline and baseline.reading:
-            axes.axhline(baseline.reading.samples_per_second, color=GREY, linewidth=1, zorder=1)
+            mean = baseline.reading.samples_per_second
+            axes.axhline(mean, color=GREY, linewidth=1, zorder=1, label="baseline's mean")
         axes.set_xlabel("trial")
         axes.set_ylabel("samples/s")
-        axes.set_ylim(bottom=0)
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.16), ncols=6, handletextpad=0.2)
+        axes.margins(y=0.12)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.16), ncols=7, handletextpad=0.2)
     return drawn.svg
 
 
@@ -152,7 +153,10 @@ def memory_figure(report: Report) -> str:
     with canvas("memory", 0.8 + _ROW * len(peaks)) as drawn:
         axes = drawn.axes
         colours = [ORANGE if peak.arm else BLUE for peak in peaks]
-        axes.barh(range(len(peaks)), [p.bytes / GIB for p in peaks], color=colours, height=0.6)
+        bars = axes.barh(
+            range(len(peaks)), [p.bytes / GIB for p in peaks], color=colours, height=0.6
+        )
+        axes.bar_label(bars, [size_text(p.bytes) for p in peaks], padding=3, fontsize=9)
         limit = report.memory.limit_bytes
         if limit is not None:
             axes.axvline(limit / GIB, color=RED, linewidth=1.5, linestyle="--")

@@ -7,13 +7,15 @@ from autotune.report.blocks import Block, Commands, Document, Paragraph, Picture
 from autotune.report.text import visible
 
 # Inside a word an underscore is plain text, and settings are full of them.
-_SPECIAL = re.compile(r"[\\`*\[\]{}<>#|~$!&]|(?<!\w)_|_(?!\w)|^(?=[-+=]|\d+[.)])", re.MULTILINE)
+_SPECIAL = re.compile(r"[\\`*\[\]{}<>#|~$!&]|(?<!\w)_|_(?!\w)")
+_LIST = re.compile(r"^(\d*)([-+=.)])")
+"""At a line's start: of a list, or a line under a heading."""
 
 
 def to_markdown(document: Document) -> str:
     """`document` as Markdown, in which nothing from the store is markup."""
     lines = [f"# {_text(document.title)}", "", f"**{_text(document.badge)}**", ""]
-    lines += [_text(document.lead), ""]
+    lines += [_paragraph(document.lead), ""]
     for section in document.sections:
         lines += _section(section)
     return "\n".join(lines)
@@ -29,7 +31,7 @@ def _section(section: Section) -> Iterator[str]:
 def _block(block: Block) -> Iterator[str]:
     match block:
         case Paragraph():
-            yield f"**{_text(block.text)}**" if block.important else _text(block.text)
+            yield f"**{_text(block.text)}**" if block.important else _paragraph(block.text)
         case Table():
             yield from _table(block)
         case Commands():
@@ -42,7 +44,7 @@ def _block(block: Block) -> Iterator[str]:
 
 def _table(table: Table) -> Iterator[str]:
     if table.summary:
-        yield f"{_text(table.summary)}:"
+        yield f"{_paragraph(table.summary)}:"
         yield ""
     yield _row(table.columns)
     yield _row_of_dashes(len(table.columns))
@@ -55,6 +57,10 @@ def _row(cells: tuple[str, ...]) -> str:
 
 def _row_of_dashes(count: int) -> str:
     return f"|{'---|' * count}"
+
+
+def _paragraph(text: str) -> str:
+    return _LIST.sub(r"\1\\\2", _text(text))
 
 
 def _text(text: str) -> str:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
+from itertools import zip_longest
 
 from autotune.report.blocks import Block, Commands, Document, Paragraph, Picture, Section, Table
 from autotune.report.text import visible
@@ -59,8 +60,9 @@ def _block(block: Block) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f"<th>{_text(name)}</th>" for name in table.columns)
-    body = "".join(f"<tr>{''.join(_cells(row))}</tr>" for row in table.rows)
+    numbers = [_are_numbers(cells) for cells in zip(*table.rows, strict=True)]
+    head = "".join(_cells("th", table.columns, numbers))
+    body = "".join(f"<tr>{''.join(_cells('td', row, numbers))}</tr>" for row in table.rows)
     html = (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
@@ -70,10 +72,14 @@ def _table(table: Table) -> str:
     return f"<details><summary>{_text(table.summary)}</summary>{html}</details>"
 
 
-def _cells(row: Sequence[str]) -> Iterator[str]:
-    for cell in row:
-        kind = ' class="number"' if _NUMBER.fullmatch(cell) else ""
-        yield f"<td{kind}>{_text(cell)}</td>"
+def _are_numbers(cells: Sequence[str]) -> bool:
+    return all(map(_NUMBER.fullmatch, cells))
+
+
+def _cells(tag: str, row: Sequence[str], numbers: Sequence[bool]) -> Iterator[str]:
+    for cell, is_number in zip_longest(row, numbers, fillvalue=False):
+        kind = ' class="number"' if is_number else ""
+        yield f"<{tag}{kind}>{_text(str(cell))}</{tag}>"
 
 
 def _text(text: str) -> str:

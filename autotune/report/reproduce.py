@@ -5,7 +5,7 @@ import shlex
 
 from autotune.exporters.text import shown
 from autotune.machines import LOCAL
-from autotune.model import Study
+from autotune.model import Conclusion, Study
 from autotune.space.knob import Searched
 
 
@@ -34,6 +34,21 @@ def command(study: Study) -> str:
     words += ["--allow-lossy"] * spec.allow_lossy
     variables = [f"{name}={value}" for name, value in spec.environment.items()]
     return shlex.join([*(["env", *variables] if variables else []), *words])
+
+
+def commands(study: Study) -> list[str]:
+    """The study again, and its answer in use."""
+    target = study.spec.target
+    if target.is_simulated or study.conclusion is not Conclusion.IMPROVED:
+        return [command(study)]
+    best = ["autotune", "best", "--instance", _instance(target.instance)]
+    best += ["--workload", target.workload, "--global-batch", str(target.global_batch)]
+    return [
+        command(study),
+        f"{shlex.join(best)} > best.yaml",
+        "autotune export best.yaml --to env > best.env",
+        "autotune verify best.yaml",
+    ]
 
 
 def notes(study: Study) -> list[str]:

@@ -7,6 +7,7 @@ from autotune.exporters.text import pins_text
 from autotune.exporters.text import shown as shown  # noqa: PLC0414 - reports need it too
 from autotune.model import (
     DEFAULT,
+    GIB,
     Candidate,
     KnobValue,
     Ratio,
@@ -14,6 +15,7 @@ from autotune.model import (
     TrainingSettings,
     encode,
 )
+from autotune.model.instance import MIB
 
 _CONTROL = re.compile(
     r"[^\n\t\x20-\x7e\xa0-\u200d\u2010-\u2027\u202f-\u2065\u206a-\ud7ff\ue000-\U0010ffff]"
@@ -65,3 +67,10 @@ def duration_text(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} m {rest:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} m"
+
+
+def size_text(size_bytes: int) -> str:
+    """Bytes as `40.00 GiB` or `120 MiB`."""
+    if size_bytes >= GIB:
+        return f"{size_bytes / GIB:,.2f} GiB"
+    return f"{size_bytes / MIB:,.0f} MiB"
