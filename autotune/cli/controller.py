@@ -1,7 +1,7 @@
 """Runs a study for the command line: alone, until it ends or is interrupted, and reports."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from threading import Event
@@ -15,6 +15,7 @@ from autotune.cli.progress import Progress
 from autotune.cli.report import print_answer
 from autotune.cli.saving import save_file
 from autotune.compose import Launching, runner
+from autotune.loop.observer import Observers
 from autotune.loop.records import StudyRecords
 from autotune.loop.study import StudyEnd
 from autotune.machine_lock import MachineUse
@@ -23,6 +24,8 @@ from autotune.model import Conclusion, Study
 from autotune.model.secrets import redacted
 from autotune.run_lease import hold_run
 from autotune.storage import Store
+from autotune.tracking.base import Tracker
+from autotune.tracking.observer import Tracking
 
 EXIT_STUCK = 1
 EXIT_NO_CANDIDATE = 3
@@ -39,6 +42,7 @@ def control(
     using: AbstractContextManager[MachineUse | None],
     launching: Launching,
     notices: Sequence[str] = (),
+    trackers: Mapping[str, Tracker] | None = None,
 ) -> None:
     """Run what is left of `study`, save its answer and print it.
 
@@ -46,7 +50,7 @@ def control(
     it.
     """
     progress, cancel = Progress(pinned=study.spec.pinned), Event()
-    resume_command = _resume_command(study, storage, launching)
+    resume_command = _resume_command(study, storage, launching, trackers or {})
     holding = hold_run(
         store, study.run_id, say=progress.say, cancel=cancel, resume_command=resume_command
     )
@@ -58,7 +62,7 @@ def control(
         before = shared_before(store, study)
         try:
             with interruptible(progress.say, cancel):
-                end = _run(study, place, records, progress, cancel, launching)
+                end = _run(study, place, records, progress, cancel, launching, trackers or {})
         except KeyboardInterrupt:
             progress.say(f"interrupted at once; resume with: {resume_command}")
             raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -87,13 +91,19 @@ def _run(
     progress: Progress,
     cancel: Event,
     launching: Launching,
+    trackers: Mapping[str, Tracker],
 ) -> StudyEnd:
-    running = runner(study, place, records, progress, cancel, launching=launching)
+    tracking = Tracking(study, trackers, progress.say)
+    observer = Observers([progress, tracking])
+    running = runner(study, place, records, observer, cancel, launching=launching)
     try:
         with running.executor:
-            return running.run()
+            end = running.run()
+        tracking.study_ended(end)
+        return end
     finally:
         progress.close()
+        tracking.close()
 
 
 def _leave(end: StudyEnd, progress: Progress, resume_command: str) -> None:
@@ -107,6 +117,9 @@ def _leave(end: StudyEnd, progress: Progress, resume_command: str) -> None:
         raise typer.Exit(EXIT_NO_CANDIDATE)
 
 
-def _resume_command(study: Study, storage: str | None, launching: Launching) -> str:
+def _resume_command(
+    study: Study, storage: str | None, launching: Launching, log_to: Iterable[str]
+) -> str:
     where = f" --storage {shlex.quote(redacted(storage))}" if storage else ""
-    return f"autotune resume {study.run_id}{where}{launching.flags}"
+    logs = "".join(f" --log-to {shlex.quote(place)}" for place in log_to)
+    return f"autotune resume {study.run_id}{where}{launching.flags}{logs}"

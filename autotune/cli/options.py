@@ -214,6 +214,15 @@ LiveOption = Annotated[
         "confirm, never do. Saves the CUDA context and NCCL's start; not tried on GPUs yet.",
     ),
 ]
+LogToOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log-to",
+        metavar="TOOL:PLACE",
+        help="Show the run in another tool while it runs: tensorboard:FOLDER, mlflow:URI or "
+        "wandb:FOLDER (offline). May be given more than once; one that fails ends no run.",
+    ),
+]
 FormatOption = Annotated[
     Format, typer.Option("--format", help="How the result is printed on stdout.")
 ]

@@ -22,7 +22,6 @@ from autotune.report.canvas import check_drawing
 from autotune.report.content import Report
 from autotune.report.document import document
 from autotune.report.markdown import to_markdown
-from autotune.report.optuna_storage import check_url, write_optuna
 from autotune.report.page import to_html
 from autotune.request import Spaces
 from autotune.storage import Store, default_url, open_store
@@ -89,6 +88,9 @@ def report(
 
 
 def _to_optuna(run: str, url: str | None, storage: str | None) -> None:
+    # Optuna takes a while to import, which no other command needs.
+    from autotune.report.optuna_storage import check_url, write_optuna  # noqa: PLC0415
+
     if url is None:
         raise FieldError("--output", ABSENT, "has to be given with --to optuna", hint=_URL_HINT)
     check_url(url)

@@ -1,5 +1,6 @@
 """`autotune run` and `resume`: run a study and print its answer."""
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from autotune.cli.options import (
     InstancesOption,
     LandscapeOption,
     LiveOption,
+    LogToOption,
     LossyOption,
     NodesOption,
     NoImdsOption,
@@ -57,6 +59,8 @@ from autotune.machines import LOCAL
 from autotune.model import Study, StudySpec, StudyStatus
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
 from autotune.storage import default_url, open_store
+from autotune.tracking.base import Tracker
+from autotune.tracking.destination import open_trackers
 from autotune.user_script import script_notices
 from autotune.user_workload import find_user_workload
 
@@ -117,6 +121,7 @@ def run(
     landscape: LandscapeOption = None,
     samples_per_step: SamplesOption = None,
     dry_run: DryRunOption = False,
+    log_to: LogToOption = None,
 ) -> None:
     """Find the fastest steady configuration, and save it as YAML.
 
@@ -124,6 +129,7 @@ def run(
     130 interrupted (resume with 'autotune resume').
     """
     path = output_path(output)
+    trackers = open_trackers(log_to or [])
     source = chosen_landscape(
         executor,
         landscape,
@@ -183,11 +189,17 @@ def run(
             request = started_once(
                 request, where.place, samples_per_step, share_machine=share_machine
             )
-        _study(request, where, storage, format_, share_machine=share_machine)
+        _study(request, where, storage, format_, trackers, share_machine=share_machine)
 
 
 def _study(
-    request: Request, where: Venue, storage: str | None, format_: Format, *, share_machine: bool
+    request: Request,
+    where: Venue,
+    storage: str | None,
+    format_: Format,
+    trackers: Mapping[str, Tracker],
+    *,
+    share_machine: bool,
 ) -> None:
     """A new study of what `request` asks for."""
     target = build_target(request, where.place.machine)
@@ -209,7 +221,7 @@ def _study(
         control(
             study, where.place, store,
             storage=storage, format_=format_, using=nullcontext(use), notices=notices,
-            launching=where.launching,
+            launching=where.launching, trackers=trackers,
         )  # fmt: skip
 
 
@@ -225,8 +237,10 @@ def resume(
     share_machine: ShareOption = False,
     executor: ExecutorOption = ExecutorName.LOCAL,
     address: AddressOption = None,
+    log_to: LogToOption = None,
 ) -> None:
     """Finish a run that was interrupted or killed; finished trials are kept."""
+    trackers = open_trackers(log_to or [])
     with open_store(storage or default_url()) as store:
         study = find_study(store, run)
         if study.status is StudyStatus.FINISHED:
@@ -254,7 +268,7 @@ def resume(
             control(
                 study, where.place, store,
                 storage=storage, format_=format_, using=where.using(share=share_machine),
-                launching=where.launching, notices=where.notices,
+                launching=where.launching, notices=where.notices, trackers=trackers,
             )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """What a study tells whoever watches it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.loop.plan import Step
@@ -28,3 +29,22 @@ class Observer:
 
     def trial_ended(self, trial: Trial) -> None:
         """A trial has ended and is stored, or put aside while the store fails."""
+
+
+class Observers(Observer):
+    """Several of them, told in turn."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = tuple(observers)
+
+    def trial_started(self, start: TrialStart) -> None:
+        for observer in self._observers:
+            observer.trial_started(start)
+
+    def window_closed(self, window: Window) -> None:
+        for observer in self._observers:
+            observer.window_closed(window)
+
+    def trial_ended(self, trial: Trial) -> None:
+        for observer in self._observers:
+            observer.trial_ended(trial)
