@@ -23,7 +23,6 @@ from autotune.report.content import Report
 from autotune.report.document import document
 from autotune.report.markdown import to_markdown
 from autotune.report.page import to_html
-from autotune.request import Spaces
 from autotune.storage import Store, default_url, open_store
 
 
@@ -116,7 +115,6 @@ def _report(run: str, storage: str | None) -> Report:
         study,
         trials,
         status=status(study, lease),
-        knobs=Spaces(name=study.spec.space, text=study.spec.space_text).knobs(),
         end=recalled.end if recalled else None,
         space=recalled.space if recalled else None,
         unknown=unknown,

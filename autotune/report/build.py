@@ -1,6 +1,6 @@
 """Puts a report together from what the store holds of a study."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from autotune import __version__
 from autotune.loop.study import StudyEnd
@@ -15,7 +15,6 @@ from autotune.report.skipped import failures_of, skipped_of
 from autotune.report.text import changes, settings_text
 from autotune.report.worth import worth
 from autotune.scoring.score import score
-from autotune.space.knob import Knob
 from autotune.space.space import Space
 
 
@@ -24,7 +23,6 @@ def build_report(
     trials: Sequence[Trial],
     *,
     status: str,
-    knobs: Iterable[Knob],
     end: StudyEnd | None = None,
     space: Space | None = None,
     unknown: str = "",
@@ -51,7 +49,7 @@ def build_report(
         versions=_versions(study, trials),
         answer=answer_of(study, trials, arms, end),
         history=tuple(_launch(trial, arms) for trial in trials),
-        worth=worth(readings(trials), arms.baseline, knobs),
+        worth=worth(readings(trials), arms.baseline),
         skipped=skipped_of(trials, end, space, unknown),
         failures=failures_of(trials),
         steps=step_times(trials, arms),

@@ -1,18 +1,19 @@
 """What each value and each pair of values did to the speed, estimated from all trials together.
 
 log(samples/s) of a candidate is thought to be the baseline's level, plus an effect of each of its
-values, plus one of each pair of them, plus something of its own that no sum can say; a reading adds
-the study's noise. All have normal priors, whose size for a knob is what `effect` in the knobs'
-files stands for. The posterior is worked out over candidates (a Gaussian process with a linear
-kernel), so that its cost doesn't grow with the number of terms. The scale of the priors is the one
-under which the readings are likeliest.
-Source: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), 2.1, 2.2 and 5.4.1.
+values, plus one of each pair of them, plus, with three values or more, something of its own that no
+sum of these can say; a reading adds the study's noise. Effects have normal priors, all of one size,
+which isn't known: several are tried, and each counts by how likely it makes the readings (Bayesian
+model averaging), so that the intervals carry the doubt about it. The posterior is worked out over
+candidates (a Gaussian process with a linear kernel): its cost doesn't grow with the terms.
+Sources: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), 2.1, 2.2 and 5.4.1;
+Hoeting, Madigan, Raftery and Volinsky, Bayesian Model Averaging: A Tutorial (1999).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +22,17 @@ from scipy.linalg import cho_factor, cho_solve
 from autotune.model import Candidate
 from autotune.report.readings import Point
 from autotune.report.terms import Term, pairs_of, values_of
-from autotune.strategies.knob_features import INTERACTION, OWN
-from autotune.strategies.linear_model import SCALES
 
 MOST_CANDIDATES = 400
 """The baseline and the latest others: the time grows with the cube of their number."""
+_SIZES = (0.003, 0.01, 0.03, 0.1, 0.3)
+"""Prior standard deviations of a value's effect on log(samples/s)."""
+_PAIRS = (0.05, 0.5)
+"""Of a pair's effect, as a part of that: from hardly any to as strong as seen with FSDP."""
 _LEVEL = 1.0
 """Prior deviation of the baseline's own level about the mean reading."""
 
 Array = NDArray[np.float64]
-Size = Callable[[str], float]
-"""Prior standard deviation of the effect of a knob, by its name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,77 +48,81 @@ class Estimate:
 class EffectModel:
     """The posterior over all effects, given a study's readings."""
 
-    def __init__(self, points: Sequence[Point], baseline: Candidate, size: Size) -> None:
+    def __init__(self, points: Sequence[Point], baseline: Candidate) -> None:
         groups = _grouped(points, baseline)
         self.candidates = list(groups)
-        self._size = size
         values = values_of(self.candidates, baseline)
         self.values = _holders([[(value,) for value in own] for own in values])
         """Positions of the candidates that have each value."""
         pairs = _holders([pairs_of(own) for own in values])
         self.pairs = {pair: holders for pair, holders in pairs.items() if len(holders) > 1}
         """The same for pairs. What one candidate alone has can't be told from its own."""
-        self._alone = np.zeros(len(values))
-        for pair, holders in pairs.items():
-            if pair not in self.pairs:
-                self._alone[holders] += self._variance(pair)
-        self._rates = np.array([_mean(group) for group in groups.values()])
-        self._centre = float(self._rates.mean())
-        self._noise = np.array([1 / sum(1 / p.variance for p in g) for g in groups.values()])
-        self._scale = max(SCALES, key=self._evidence)
+        shared = [_shared(terms, len(values)) for terms in (self.values, pairs)]
+        # Up to two values, these effects say all there is.
+        own = np.diag([float(len(own) > 2) for own in values])
+        rates = np.array([_mean(group) for group in groups.values()])
+        noise = np.array([1 / sum(1 / p.variance for p in g) for g in groups.values()])
+        fits = [
+            _Fit(size, size * part, shared, own, rates, noise)
+            for size, part in product(_SIZES, _PAIRS)
+        ]
+        best = max(fit.evidence for fit in fits)
+        self._fits = [(math.exp(fit.evidence - best), fit) for fit in fits]
 
     def effect(self, term: Term) -> Estimate:
         """Of a value (a term of one), or of a pair beyond what each of the two does."""
         return self.contrast({term: 1.0})
 
     def contrast(self, weights: Mapping[Term, float]) -> Estimate:
-        """Of a weighted sum of effects."""
-        variances = {term: self._variance(term) * self._scale**2 for term in weights}
-        before = sum(weights[term] ** 2 * variances[term] for term in weights)
-        cross = sum(
-            (weights[term] * variances[term] * self._column(term) for term in weights),
-            start=np.zeros(len(self.candidates)),
-        )
-        told = cho_solve(self._factor, cross)
-        return Estimate(
-            mean=float(told @ (self._rates - self._centre)),
-            deviation=math.sqrt(max(0.0, before - float(cross @ told))),
-            before=math.sqrt(before),
-        )
-
-    def _column(self, term: Term) -> Array:
+        """Of a weighted sum of values' effects, or of pairs'."""
         column = np.zeros(len(self.candidates))
-        column[(self.values if len(term) == 1 else self.pairs)[term]] = 1.0
-        return column
+        for term, weight in weights.items():
+            column[(self.values if len(term) == 1 else self.pairs)[term]] += weight
+        squares = sum(weight**2 for weight in weights.values())
+        is_pair = any(len(term) > 1 for term in weights)
+        found = [(w, fit.estimate(column, squares, pair=is_pair)) for w, fit in self._fits]
+        return _average(found)
 
-    def _variance(self, term: Term) -> float:
-        least = min(self._size(value.knob) for value in term)
-        return (least if len(term) == 1 else INTERACTION * least) ** 2
 
-    @cached_property
-    def _factor(self) -> tuple[Array, bool]:
-        factor: tuple[Array, bool] = cho_factor(self._covariance(self._scale))
-        return factor
+class _Fit:
+    """The posterior under one size of the effects."""
 
-    def _covariance(self, scale: float) -> Array:
-        together = _LEVEL**2 + scale**2 * self._shared
-        own = OWN**2 + scale**2 * self._alone + self._noise
-        return np.asarray(together + np.diag(own))
-
-    @cached_property
-    def _shared(self) -> Array:
-        """What candidates have in common, at scale 1."""
-        shared = np.zeros((len(self.candidates), len(self.candidates)))
-        for term, holders in [*self.values.items(), *self.pairs.items()]:
-            shared[np.ix_(holders, holders)] += self._variance(term)
-        return shared
-
-    def _evidence(self, scale: float) -> float:
+    def __init__(
+        self,
+        value: float,
+        pair: float,
+        shared: Sequence[Array],
+        own: Array,
+        rates: Array,
+        noise: Array,
+    ) -> None:
+        self._variances = (value**2, pair**2)
+        covariance = _LEVEL**2 + value**2 * shared[0] + pair**2 * (shared[1] + own) + np.diag(noise)
+        self._factor = cho_factor(covariance)
+        self._centred = rates - rates.mean()
+        self._solved = cho_solve(self._factor, self._centred)
+        determinant = 2 * float(np.log(np.diag(self._factor[0])).sum())
+        self.evidence = -0.5 * (float(self._centred @ self._solved) + determinant)
         """Log likelihood of the readings, up to a constant."""
-        factor = cho_factor(self._covariance(scale))
-        rates = self._rates - self._centre
-        determinant = 2 * float(np.log(np.diag(factor[0])).sum())
-        return -0.5 * (float(rates @ cho_solve(factor, rates)) + determinant)
+
+    def estimate(self, column: Array, squares: float, *, pair: bool) -> Estimate:
+        """Of a sum of effects with `column` as what each candidate has of it."""
+        before = self._variances[pair]
+        cross = before * column
+        told = float(cross @ cho_solve(self._factor, cross))
+        return Estimate(
+            mean=float(cross @ self._solved),
+            deviation=math.sqrt(max(0.0, before * squares - told)),
+            before=math.sqrt(before * squares),
+        )
+
+
+def _average(found: Sequence[tuple[float, Estimate]]) -> Estimate:
+    total = sum(weight for weight, _ in found)
+    mean = sum(w * e.mean for w, e in found) / total
+    variance = sum(w * (e.deviation**2 + (e.mean - mean) ** 2) for w, e in found) / total
+    before = sum(w * e.before**2 for w, e in found) / total
+    return Estimate(mean=mean, deviation=math.sqrt(variance), before=math.sqrt(before))
 
 
 def _grouped(points: Sequence[Point], baseline: Candidate) -> dict[Candidate, list[Point]]:
@@ -141,3 +146,11 @@ def _holders(terms: Sequence[Sequence[Term]]) -> dict[Term, list[int]]:
         for term in own:
             found.setdefault(term, []).append(position)
     return found
+
+
+def _shared(terms: Mapping[Term, list[int]], count: int) -> Array:
+    """How many of `terms` each two candidates have in common."""
+    shared = np.zeros((count, count))
+    for holders in terms.values():
+        shared[np.ix_(holders, holders)] += 1
+    return shared

@@ -1,7 +1,7 @@
 """What each knob was worth, with error bars; and where the trials can't tell, that they can't."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,8 +11,6 @@ from autotune.model import Candidate
 from autotune.report.model import EffectModel, Estimate
 from autotune.report.readings import Readings
 from autotune.report.terms import Term, Value
-from autotune.space.knob import Effect, Knob
-from autotune.strategies.knob_features import DEVIATION
 
 CONFIDENCE = 0.95
 LITTLE = 0.01
@@ -91,14 +89,11 @@ class Worth:
     """The same for pairs that more than one candidate had."""
 
 
-def worth(found: Readings, baseline: Candidate | None, knobs: Iterable[Knob]) -> Worth | None:
+def worth(found: Readings, baseline: Candidate | None) -> Worth | None:
     """What the readings say of the knobs; None if nothing but the baseline was measured."""
-    sizes = {knob.name: DEVIATION[knob.effect] for knob in knobs}
     if baseline is None or not any(p.candidate != baseline for p in found.points):
         return None
-    model = EffectModel(
-        found.points, baseline, lambda name: sizes.get(name, DEVIATION[Effect.MEDIUM])
-    )
+    model = EffectModel(found.points, baseline)
     quantile = float(stdtrit(found.noise.freedom, (1 + CONFIDENCE) / 2))
     return Worth(
         readings=len(found.points),
