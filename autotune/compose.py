@@ -28,6 +28,7 @@ from autotune.model import (
 from autotune.model.secrets import Secrets
 from autotune.request import Request, Spaces
 from autotune.space.environment import holding
+from autotune.space.instances import load_instances
 from autotune.space.space import Space
 from autotune.storage import Store
 from autotune.storage.folder import run_folder
@@ -134,14 +135,17 @@ def runner(
     environment: Mapping[str, str] | None = None,
     *,
     launching: Launching = Launching(),
+    launches: bool = True,
 ) -> StudyRunner:
-    """What runs `study` on this machine, with its records in `store`.
+    """What runs `study` at `place`, with its records in `store`.
 
-    Raises UserError if the study belongs to other surroundings.
+    Raises UserError if it `launches` trials and the study belongs to other surroundings.
     """
     around = os.environ if environment is None else environment
     simulated = _simulated(study, place, store) if study.spec.target.is_simulated else None
-    space = _space_of(study, place, {} if simulated else around)
+    if launches:
+        _check_surroundings(study, place, {} if simulated else around)
+    space = _space_of(study, place)
     return StudyRunner(
         study=study,
         space=space,
@@ -169,15 +173,16 @@ def instance_sources(study: Study) -> list[Source]:
     return [read_yaml(text, f"instances of run {study.run_id}")] if text else []
 
 
-def place_of(study: Study) -> Place:
-    """Where `study` ran: this machine, or the one that its landscape stands for.
-
-    Raises UserError if this is another machine.
-    """
-    target, sources = study.spec.target, instance_sources(study)
-    if target.is_simulated:
+def _place_then(study: Study) -> Place:
+    """Where `study` ran: this machine, or what is known of another one or of its landscape's."""
+    name, sources = study.spec.target.instance, instance_sources(study)
+    if study.spec.target.is_simulated:
         return simulated_place(landscape_of(study.spec), instances=sources)
-    return find_place(target.instance, instances=sources)
+    try:
+        return find_place(name, instances=sources)
+    except UserError:
+        entry = load_instances(sources).get(name)
+        return Place(machine=study.machine, instance=entry, is_here=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,11 +196,12 @@ class Recalled:
 def recall(study: Study, store: Store) -> Recalled:
     """What the stored trials of `study` come to; nothing is launched, and nothing saved.
 
-    Raises UserError if they can't be replayed here.
+    Raises UserError if they can't be replayed.
     """
     running = runner(
-        study, place_of(study), store, Observer(), Event(), environment=study.spec.environment
-    )
+        study, _place_then(study), store, Observer(), Event(),
+        environment=study.spec.environment, launches=False,
+    )  # fmt: skip
     known = {knob.name for knob in running.space.knobs}
     used = {name for trial in store.trials(study.run_id) for name in trial.candidate}
     if unknown := sorted(used - known):
@@ -205,8 +211,8 @@ def recall(study: Study, store: Store) -> Recalled:
     return Recalled(end=running.recall(), space=running.space)
 
 
-def _space_of(study: Study, place: Place, environment: Mapping[str, str]) -> Space:
-    """The space that `study` was started with."""
+def _check_surroundings(study: Study, place: Place, environment: Mapping[str, str]) -> None:
+    """Raises UserError if new trials couldn't be compared with those of `study`."""
     spec = study.spec
     if spec.target.instance != place.machine.instance:
         raise UserError(
@@ -219,11 +225,16 @@ def _space_of(study: Study, place: Place, environment: Mapping[str, str]) -> Spa
             f"run {study.run_id}: {changed}; its trials can't be compared with new ones",
             hint="put the file back as it was, or start a new run",
         )
-    spaces = Spaces(name=spec.space, text=spec.space_text)
-    knobs = spaces.knobs()
+    knobs = Spaces(name=spec.space, text=spec.space_text).knobs()
     _check_environment(study, holding(knobs, environment))
+
+
+def _space_of(study: Study, place: Place) -> Space:
+    """The space that `study` was started with."""
+    spec = study.spec
+    spaces = Spaces(name=spec.space, text=spec.space_text)
     return Space(
-        knobs,
+        spaces.knobs(),
         place.facts(spec.target, workload=spec.own_workload, environment=spec.environment),
         pinned=spec.pinned,
         only=spec.only,

@@ -19,8 +19,9 @@ def rounds_needed(launch_noise: float, gain: float, share: float = 1.0) -> int:
     """Rounds, each a launch of every arm, from MIN_ROUNDS to MAX_ROUNDS.
 
     `launch_noise` is the standard deviation of log(samples/s) between launches, `gain` the relative
-    gain to be shown, `share` what one interval may spend of the error. The number depends on what was
-    known before confirmation only, so that the interval keeps its promise. Source: sample size for a two-sample t test, Montgomery, 2.4.2.
+    gain to be shown, `share` what one interval may spend of the error. The number depends on what
+    was known before confirmation only, so that the interval keeps its promise. Source: sample size
+    for a two-sample t test, Montgomery, 2.4.2.
     """
     distance = math.log1p(max(gain, WORTHWHILE))
     for rounds in range(MIN_ROUNDS, MAX_ROUNDS):

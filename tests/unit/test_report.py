@@ -11,11 +11,13 @@ import pytest
 from markdown_it import MarkdownIt
 
 from autotune.compose import recall, runner
+from autotune.executors.host import describe_machine
 from autotune.loop.observer import Observer
 from autotune.machines import simulated_place
 from autotune.model import (
     Candidate,
     Conclusion,
+    DeviceKind,
     Outcome,
     Phase,
     Study,
@@ -99,6 +101,19 @@ def test_a_replay_says_what_the_study_said(
     assert "--executor simulated" in report.reproduce.commands[0]
     page = to_html(document(report))
     assert 'class="badge warning">simulated<' in page
+
+
+def test_a_study_of_another_machine_is_replayed_all_the_same() -> None:
+    study = a_study(spec=StudySpec(target=TARGET))
+    assert study.machine.instance != describe_machine().instance
+    store = MemoryStore()
+    store.add_study(study)
+    baseline = recall(study, store).space.baseline()
+    for trial in trials_of(100, 102, 101, candidate=baseline, phase=Phase.BASELINE):
+        store.add_trial(trial)
+    recalled = recall(study, store)
+    assert recalled.space.facts.device is DeviceKind.CUDA
+    assert recalled.end.noise
 
 
 def test_a_study_of_another_machine_is_told_from_its_trials_alone() -> None:
