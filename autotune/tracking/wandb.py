@@ -45,3 +45,5 @@ class WandbTracker(Tracker):
     def close(self) -> None:
         if self._run is not None:
             self._run.finish()
+            # The file is whole only when wandb's own process has ended.
+            wandb.teardown()

@@ -36,7 +36,10 @@ from autotune.storage import MemoryStore
 from tests.conformance.records import TARGET, a_measurement, a_study, a_trial
 from tests.unit.test_simulated_study import BETTER, source_of, started
 
-NASTY = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&|`*_[x](y)\n# $\\frac$\x1b[31m"
+NASTY = (
+    "</style><script>alert(1)</script><img src=x onerror=alert(2)>"
+    "\"'&|`*_[x](y)\n# $\\frac$\x1b[31m"
+)
 FASTER = {"strategy": "fsdp_full", "groups": 1}
 
 

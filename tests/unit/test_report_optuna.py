@@ -1,5 +1,6 @@
 """A study as Optuna reads it."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -60,10 +61,8 @@ def test_optuna_loads_the_study_and_computes_importance(tmp_path: Path) -> None:
     assert first.user_attrs["outcome"] == "completed"
     assert list(first.intermediate_values.values()) == pytest.approx([100.0] * 3)
     assert first.datetime_start
-    importance = optuna.importance.get_param_importances(
-        study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0)
-    )
-    assert importance["steps"] > 0.9
+    importance = optuna.importance.get_param_importances(study)
+    assert max(importance, key=lambda name: importance[name]) == "steps"
 
 
 def test_true_and_one_stay_different_and_failures_are_told_apart() -> None:
@@ -90,7 +89,7 @@ def _fail(*_: object) -> None:
     raise RuntimeError("no room")
 
 
-@pytest.mark.parametrize("url", ["o.db", "", "mysql://h/x", "postgresql://me:secret@[x/y"])
+@pytest.mark.parametrize("url", ["o.db", "", "mysql://h/x", "mysql://me:secret@h/x"])
 def test_what_is_no_database_is_refused(url: str) -> None:
     with pytest.raises(FieldError) as caught:
         write_optuna(a_study(), trials(), url)
@@ -112,8 +111,12 @@ def test_the_dashboard_opens_it(tmp_path: Path) -> None:
             body = _answer(f"http://127.0.0.1:{port}/api/studies/1")
         finally:
             dashboard.kill()
-    assert '"strategy"' in body
-    assert body.count('"state": "Complete"') == 12
+    shown = json.loads(body)
+    states = [trial["state"] for trial in shown["trials"]]
+    assert states == ["Complete"] * 12 + ["Pruned"] + ["Fail"] * 2
+    assert {space["name"] for space in shown["union_search_space"]} == {
+        "strategy", "steps", "reshard",
+    }  # fmt: skip
 
 
 def _answer(url: str) -> str:
