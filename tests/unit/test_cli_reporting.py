@@ -1,0 +1,62 @@
+"""What `autotune report` and `--log-to` refuse."""
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from autotune.cli.main import app
+from autotune.errors import UserError
+from autotune.report import canvas
+from autotune.storage import open_store
+from tests.conformance.records import a_study
+
+SIMULATED = ("run", "--executor", "simulated", "--landscape", "one-better")
+BAD = [
+    (["report", "nothing"], ["RUN", "nothing"]),
+    (["report", "latest", "--output", "."], ["--output", "folder"]),
+    (["report", "latest", "--output", "/proc/x/y.html"], ["can't be written"]),
+    (["report", "latest", "--to", "optuna"], ["--output", "has to be given"]),
+    (["report", "latest", "--to", "optuna", "--output", "x.db"], ["not a database's URL"]),
+    ([*SIMULATED, "--log-to", "paper:x"], ["--log-to", "TOOL:PLACE", "tensorboard:FOLDER"]),
+]
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> str:
+    """A store with a run that has just begun."""
+    url = f"sqlite:///{tmp_path}/a.db"
+    with open_store(url) as store:
+        store.add_study(a_study())
+    return url
+
+
+def call(*arguments: str) -> None:
+    app(list(arguments), standalone_mode=False)
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD)
+def test_what_cannot_be_done_is_said(storage: str, arguments: list[str], words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        call(*arguments, "--storage", storage)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_an_unknown_form_is_refused(storage: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        call("report", "latest", "--to", "pdf", "--storage", storage)
+
+
+def test_without_matplotlib_the_extra_is_named_and_the_others_work(
+    storage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    with pytest.raises(UserError) as caught:
+        call("report", "latest", "--storage", storage)
+    assert "autotune-train[report]" in caught.value.hint
+    with pytest.raises(UserError):
+        canvas.check_drawing()
+    call("report", "latest", "--to", "md", "--storage", storage)
+    # The machine isn't this one, so that the study can't be replayed here.
+    assert "this machine isn't a p4d.24xlarge" in capsys.readouterr().out
