@@ -54,8 +54,9 @@ def print_answer(
     console.print(_sentence(study, end), markup=False)
     console.print(f"  because    {end.decision.reason}", markup=False)
     if end.evidence is not None:
-        _print_evidence(end.evidence, end.decision.candidate, trials)
-        if shares := communication_text(trials, end.decision.candidate):
+        chosen, name = end.decision.candidate, _chosen_name(end.decision.conclusion)
+        _print_evidence(end.evidence, chosen, trials, name)
+        if shares := communication_text(trials, chosen, name):
             console.print(f"  waits      {shares}", markup=False)
     _print_course(end)
     _print_notes(end)
@@ -82,12 +83,19 @@ def _sentence(study: Study, end: StudyEnd) -> str:
     return _SENTENCES[end.decision.conclusion].format(defaults=defaults_text(study.spec.pinned))
 
 
-def _print_evidence(evidence: Evidence, chosen: Candidate, trials: Sequence[Trial]) -> None:
+def _chosen_name(conclusion: Conclusion) -> str:
+    """What isn't confirmed has won nothing."""
+    return "winner" if conclusion is Conclusion.IMPROVED else "leading"
+
+
+def _print_evidence(
+    evidence: Evidence, chosen: Candidate, trials: Sequence[Trial], name: str
+) -> None:
     console = out()
     baseline = _baseline(trials)
     console.print(f"  baseline   {rate_text(evidence.baseline)}", markup=False)
     if evidence.winner is not None:
-        console.print(f"  winner     {rate_text(evidence.winner)}", markup=False)
+        console.print(f"  {name:10} {rate_text(evidence.winner)}", markup=False)
         text = settings_text(changes(chosen, baseline) if baseline else chosen)
         console.print(f"  settings   {text}", markup=False)
     if evidence.ratio is not None:
@@ -110,10 +118,10 @@ def _print_course(end: StudyEnd) -> None:
         console.print(f"  drift      {percent:+.1f} % an hour, corrected for", markup=False)
 
 
-def communication_text(trials: Sequence[Trial], chosen: Candidate) -> str:
+def communication_text(trials: Sequence[Trial], chosen: Candidate, name: str = "winner") -> str:
     """The share of a step that is communication which nothing hides; empty if not measured."""
     baseline = _baseline(trials)
-    arms = {"baseline": baseline, "winner": None if chosen == baseline else chosen}
+    arms = {"baseline": baseline, name: None if chosen == baseline else chosen}
     shares = {name: _communication(trials, arm) for name, arm in arms.items() if arm is not None}
     parts = [f"{name} {100 * share:.0f} %" for name, share in shares.items() if share is not None]
     return f"for communication, of a step: {', '.join(parts)}" if parts else ""
@@ -130,7 +138,7 @@ def noise_text(noise: Noise) -> str:
     """Both levels, as standard deviations in percent."""
     return (
         f"{100 * noise.launch:.1f} % from launch to launch, "
-        f"{100 * noise.window:.1f} % from window to window"
+        f"{100 * noise.window:.1f} % from window to window, over all candidates"
     )
 
 

@@ -125,8 +125,8 @@ def run(
 ) -> None:
     """Find the fastest steady configuration, and save it as YAML.
 
-    Exit codes: 0 done (improved or keep-defaults: the output tells), 2 usage, 3 no candidate works,
-    130 interrupted (resume with 'autotune resume').
+    Exit codes: 0 done (improved, keep-defaults or unconfirmed: the output tells), 2 usage,
+    3 no candidate works, 130 interrupted (resume with 'autotune resume').
     """
     path = output_path(output)
     trackers = open_trackers(log_to or [])

@@ -7,6 +7,7 @@ from autotune.errors import FieldError
 from autotune.model import (
     BestConfiguration,
     Conclusion,
+    DeviceKind,
     Evidence,
     Fingerprint,
     Ratio,
@@ -53,6 +54,16 @@ def check_target(target: Target) -> None:
     for name in ("nodes", "ranks_per_node", "global_batch"):
         if getattr(target, name) < 1:
             raise FieldError(f"target.{name}", getattr(target, name), "has to be at least 1")
+
+
+def check_uses_nccl(best: BestConfiguration, to: str) -> None:
+    """Raises FieldError for an answer of CPUs, whose ranks talk by Gloo."""
+    if best.evidence.device is DeviceKind.CPU:
+        raise FieldError(
+            "evidence.device", best.evidence.device.value,
+            f"can't be exported --to {to}: on CPUs the ranks used Gloo, and NCCL had no part",
+            hint="--to env, torchrun or accelerate take it",
+        )  # fmt: skip
 
 
 def _check_groups(settings: TrainingSettings, ranks: int) -> None:

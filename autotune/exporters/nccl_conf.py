@@ -3,7 +3,7 @@
 from autotune.errors import FieldError
 from autotune.exporters.asked import asked
 from autotune.exporters.base import Exporter
-from autotune.exporters.checks import check
+from autotune.exporters.checks import check, check_uses_nccl
 from autotune.exporters.left_out import left_out_comment
 from autotune.exporters.variables import heading
 from autotune.model import BestConfiguration
@@ -23,6 +23,7 @@ class NcclConfExporter(Exporter):
     def export(self, best: BestConfiguration) -> str:
         check(best)
         lines = [f"{name}={value}" for name, value in best.environment.items() if _is_nccls(name)]
+        check_uses_nccl(best, self.name)
         if not lines:
             raise FieldError(
                 "settings.environment", list(best.environment), "has nothing that NCCL reads",

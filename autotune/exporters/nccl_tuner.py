@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from autotune.errors import FieldError, UserError
 from autotune.exporters.asked import asked
 from autotune.exporters.base import Exporter
-from autotune.exporters.checks import check
+from autotune.exporters.checks import check, check_uses_nccl
 from autotune.exporters.left_out import left_out_comment
 from autotune.exporters.variables import heading
 from autotune.model import BestConfiguration
@@ -32,6 +32,7 @@ class NcclTunerExporter(Exporter):
 
     def export(self, best: BestConfiguration) -> str:
         check(best)
+        check_uses_nccl(best, self.name)
         usage = (
             "NCCL_TUNER_PLUGIN names the plugin's library, NCCL_TUNER_CONFIG_FILE this file.",
             "The plugin gives a collective without a row one channel.",

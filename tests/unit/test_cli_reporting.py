@@ -6,10 +6,13 @@ import pytest
 import typer
 
 from autotune.cli.main import app
+from autotune.cli.report import print_answer
+from autotune.cli.saving import Saved
 from autotune.errors import UserError
 from autotune.report import canvas
-from autotune.storage import open_store
+from autotune.storage import MemoryStore, open_store
 from tests.conformance.records import a_study
+from tests.unit.test_simulated_study import BETTER, run, source_of, started
 
 SIMULATED = ("run", "--executor", "simulated", "--landscape", "one-better")
 BAD = [
@@ -29,6 +32,21 @@ def storage(tmp_path: Path) -> str:
     with open_store(url) as store:
         store.add_study(a_study())
     return url
+
+
+@pytest.mark.parametrize(
+    ("stop_after", "name"), [(0, "winner     "), (8, "leading    ")], ids=["to its end", "early"]
+)
+def test_only_what_is_confirmed_is_called_the_winner(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stop_after: int, name: str
+) -> None:
+    store = MemoryStore()
+    study = started(source_of(tmp_path, BETTER), store, only=("strategy",), max_trials=2)
+    end = run(study, store, stop_after=stop_after)
+    print_answer(study, end, store.trials(study.run_id), Saved(), "table")
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith(f"  {name}") for line in lines) == 1
+    assert sum(line.startswith(("  winner", "  leading")) for line in lines) == 1
 
 
 def call(*arguments: str) -> None:

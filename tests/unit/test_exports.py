@@ -348,7 +348,12 @@ def test_nccl_tuner() -> None:
     assert "names no number of channels" in refusal("nccl-tuner", best_on_p4d(environment=without))
     plain = {"NCCL_MIN_CTAS": "16", "NCCL_MAX_CTAS": "16"}
     assert "leaves NCCL its choice" in refusal("nccl-tuner", best_on_p4d(environment=plain))
-    assert "versions.nccl" in refusal("nccl-tuner", best_here(environment=TUNED))
+    assert "versions.nccl" in refusal("nccl-tuner", best_on_p4d(environment=TUNED, versions={}))
+
+
+@pytest.mark.parametrize("to", ["nccl-conf", "nccl-tuner"])
+def test_what_nccl_reads_is_refused_for_an_answer_of_cpus(to: str) -> None:
+    assert "on CPUs the ranks used Gloo" in refusal(to, best_here(environment=TUNED))
 
 
 def test_every_form_is_documented() -> None:
