@@ -129,6 +129,13 @@ def test_an_exception_for_the_end_can_be_swallowed(run: Run) -> None:
     assert run(*TOLD, "--do", "swallow").outcome is Outcome.COMPLETED
 
 
+def test_processes_that_load_data_are_counted_and_ended(run: Run) -> None:
+    end = run(*TOLD, "--workers", "1")
+    assert end.outcome is Outcome.COMPLETED, end
+    assert measured(end).effective["samples_read"] == 16
+    assert "process" not in end.left_behind
+
+
 def test_100_mb_of_output_are_no_trouble(run: Run) -> None:
     end = run(*TOLD, "--do", "print")
     assert end.outcome is Outcome.COMPLETED, end

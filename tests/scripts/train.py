@@ -18,6 +18,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--micro-batch", type=int, default=8)
 parser.add_argument("--accumulate", type=int, default=1)
 parser.add_argument("--steps", type=int, default=100_000)
+parser.add_argument("--workers", type=int, default=0)
 parser.add_argument("--do", default="")
 parser.add_argument("--out", default="")
 parser.add_argument("words", nargs="*")
@@ -39,7 +40,10 @@ dist.init_process_group("gloo")
 torch.manual_seed(0)
 inputs = torch.randn(4096, 16)
 dataset = TensorDataset(inputs, inputs.sum(dim=1, keepdim=True))
-loader = DataLoader(dataset, asked.micro_batch, sampler=DistributedSampler(dataset), drop_last=True)
+loader = DataLoader(
+    dataset, asked.micro_batch, sampler=DistributedSampler(dataset), drop_last=True,
+    num_workers=asked.workers,
+)  # fmt: skip
 model = DistributedDataParallel(nn.Linear(16, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
 divisor = 1 if asked.do == "undivided" else asked.accumulate
