@@ -42,7 +42,14 @@ from autotune.trainers.rendezvous import Place, device_of, join, join_again
 from autotune.trainers.script.run import run_script
 from autotune.trainers.sources import build
 from autotune.trainers.step import Trainer
-from autotune.trainers.uptake import log_size, nccl_facts, read_nccl_log, start_nccl_log, uptake
+from autotune.trainers.uptake import (
+    agreed,
+    log_size,
+    nccl_facts,
+    read_nccl_log,
+    start_nccl_log,
+    uptake,
+)
 from autotune.trainers.versions import versions as versions_on
 from autotune.trainers.workload import Context
 
@@ -206,15 +213,9 @@ def read_back(
     found = readback.effective(trainer, collectives)
     if spec.device is DeviceKind.CPU:
         return found | uptake(spec.environment, None, uses_nccl=False)
-    nccl = read_nccl_log(nccl_log, log_start)
-    if nccl is None:
-        return found | uptake(spec.environment, None, uses_nccl=True)
-    log, differences = nccl
-    if differences:
-        raise RankError(
-            FailureKind.ENVIRONMENT, f"NCCL runs differently on the ranks: {differences[0]}"
-        )
-    return found | uptake(spec.environment, log, uses_nccl=True) | nccl_facts(log)
+    log = agreed(read_nccl_log(nccl_log, log_start))
+    facts = {} if log is None else nccl_facts(log)
+    return found | uptake(spec.environment, log, uses_nccl=True) | facts
 
 
 def _rank() -> int:

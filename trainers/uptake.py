@@ -11,6 +11,8 @@ import torch.distributed as dist
 
 from autotune.errors import UserError
 from autotune.model import KnobValue, decode, encode
+from autotune.model.protocol import FailureKind
+from autotune.trainers.failures import RankError
 from autotune.trainers.nccl_log import NcclReadback, effective, merge, read_log
 
 NOT_SEEN = "not seen"
@@ -79,6 +81,18 @@ def merged_readback(everyone: Sequence[object]) -> tuple[NcclReadback, tuple[str
         return None
     merged = merge([decode(NcclReadback, one) for one in everyone])
     return merged.readback, tuple(str(difference) for difference in merged.differences)
+
+
+def agreed(merged: tuple[NcclReadback, tuple[str, ...]] | None) -> NcclReadback | None:
+    """What all ranks' NCCL did alike; None if nobody knows. Raises RankError if ranks differ."""
+    if merged is None:
+        return None
+    log, differences = merged
+    if differences:
+        raise RankError(
+            FailureKind.ENVIRONMENT, f"NCCL runs differently on the ranks: {differences[0]}"
+        )
+    return log
 
 
 def uptake(

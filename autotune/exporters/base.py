@@ -34,7 +34,7 @@ class Exporter(ABC):
         found = [f"{n}={v}" for n, v in asked(best).items() if n not in self.expresses]
         if ENVIRONMENT not in self.expresses:
             found += [f"{name} in the environment" for name in best.environment]
-        return [*found, *self.differences(best)]
+        return [*found, *_unknown(best), *self.differences(best)]
 
     def differences(self, best: BestConfiguration) -> list[str]:
         """What the tool does otherwise than the trials did, though the form has a place for it."""
@@ -51,3 +51,11 @@ class Exporter(ABC):
                 f"can't be exported --to {self.name}: {why}",
                 alternatives=sorted(self.strategies),
             )
+
+
+def _unknown(best: BestConfiguration) -> list[str]:
+    """What nobody has seen of a script, though the settings name it."""
+    script = best.evidence.script
+    if script is None or "strategy" in (*script.told, *script.own):
+        return []
+    return [f"how {script.program} divides its model, which isn't known"]

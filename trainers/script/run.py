@@ -35,7 +35,7 @@ from autotune.trainers.script.counts import Counts, watch
 from autotune.trainers.script.edges import Edges
 from autotune.trainers.script.meter import Check, Meter
 from autotune.trainers.script.session import Done, Session
-from autotune.trainers.uptake import merged_readback, nccl_facts, own_readback, uptake
+from autotune.trainers.uptake import agreed, merged_readback, nccl_facts, own_readback, uptake
 from autotune.trainers.versions import versions
 
 CHILD_BYTES = 100 * 2**20
@@ -170,8 +170,7 @@ def _measurement(current: Session, logs: list[object]) -> Measurement:
     if spec.device is DeviceKind.CPU:
         effective |= uptake(spec.environment, None, uses_nccl=False)
     else:
-        merged = merged_readback(logs)
-        log = merged[0] if merged else None
+        log = agreed(merged_readback(logs))
         effective |= uptake(spec.environment, log, uses_nccl=True)
         effective |= nccl_facts(log) if log else {}
     return Measurement(

@@ -76,7 +76,7 @@ class Session:
         if samples_per_step is not None:
             self.meter.check = lambda _: None  # rows of batches needn't be its samples
         asked = self.spec.settings.global_batch(self.ranks)
-        checked = self.spec.script is not None and self.spec.script.samples is Samples.COUNTED
+        checked = self.spec.script is not None and self.spec.script.samples is not Samples.STEPS
         if checked and samples_per_step is not None and samples_per_step != asked:
             raise FieldError(
                 "samples_per_step", samples_per_step,
@@ -89,18 +89,21 @@ class Session:
             leave(0)
         if loss is not None:
             self.counts.add_loss(loss)
-        if self._is_over():
-            self.loss_source = self._loss_source()
-            self.on_over()
+        if self._measured():
             give_time(LEAVE_S)
             raise Done(0)
 
-    def _is_over(self) -> bool:
+    def _measured(self) -> bool:
+        """Whether this was the last step that is needed; then the result is sent."""
         try:
-            return self.meter.step()
+            if not self.meter.step():
+                return False
+            self.loss_source = self._loss_source()
+            self.on_over()
         except Exception as error:
             self.on_error(error)
             raise
+        return True
 
     def _loss_source(self) -> str:
         if not self.meter.recording.losses:
