@@ -27,8 +27,11 @@ import torch
 import torch.distributed as dist
 from empty_rank import nothing
 from ray import tune
+from ray.cluster_utils import Cluster
 from ray.tune.integration.ray_train import TuneReportCallback
 
+from autotune.executors.ray.actor import AgentOptions
+from autotune.executors.ray.executor import RayExecutor
 from autotune.model import Measurement, TrialSpec, decode, encode
 from autotune.trainers.channel import Channel
 from autotune.trainers.measure import measure
@@ -94,14 +97,26 @@ class Stopwatch(tune.Callback):
 
 
 @contextmanager
-def cluster() -> Iterator[None]:
-    """Ray on this machine, for all trials; starting it belongs to no trial."""
+def cluster(nodes: int) -> Iterator[None]:
+    """Ray on this machine, as so many nodes, for all trials; starting it belongs to no trial."""
     # Two workers and the trial that waits for them, which need no core while they wait.
-    ray.init(num_cpus=WORKERS + 1, include_dashboard=False, log_to_driver=False)
+    options = {"num_cpus": WORKERS + 1, "object_store_memory": 100 * 2**20}
+    made = Cluster(initialize_head=True, head_node_args={**options, "include_dashboard": False})
     try:
+        for _ in range(nodes - 1):
+            made.add_node(**options)
+        ray.init(address=made.address, log_to_driver=False)
         yield
     finally:
         ray.shutdown()
+        made.shutdown()
+
+
+@contextmanager
+def executor(program: tuple[str, ...]) -> Iterator[RayExecutor]:
+    """The Ray executor with `program` as its ranks, on a node of the cluster."""
+    with RayExecutor(1, options=AgentOptions(rank_command=program)) as made:
+        yield made
 
 
 def run_trial(loop: Loop, spec: TrialSpec, folder: Path) -> tuple[float, Measurement]:

@@ -3,8 +3,8 @@
     python benchmarks/trial_overhead.py [--rounds 10] [--ray]
 
 Two Gloo ranks on this machine, an empty trial and one of the workload `tiny`, started by the local
-executor warm and cold, by torchrun, and with `--ray` (it needs the extra `ray`) by Ray Tune with
-Ray Train's TorchTrainer, in turns. Prints a table in Markdown.
+executor warm and cold, by torchrun, and with `--ray` (it needs the extra `ray`) by the Ray executor
+and by Ray Tune with Ray Train's TorchTrainer, in turns. Prints a table in Markdown.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-from autotune.executors.base import Launch
+from autotune.executors.base import Executor, Launch
 from autotune.executors.local import RANK_COMMAND, LocalExecutor
 from autotune.model import (
     DeviceKind,
@@ -60,7 +60,7 @@ def main() -> None:
         if options.ray:
             starters |= ray_starters(stack)
         for name, starter in starters.items():
-            if name[1] in ("warm", "Ray"):  # what a study pays once, not each trial
+            if name[1] in ("warm", "Ray", "Ray Tune"):  # what a study pays once, not each trial
                 overhead_s(starter)
         found: dict[tuple[str, str], list[float]] = {name: [] for name in starters}
         for _ in range(options.rounds):
@@ -85,9 +85,16 @@ def ray_starters(stack: ExitStack) -> dict[tuple[str, str], Starter]:
     """Those of Ray, which is started for all of them."""
     import ray_trials  # noqa: PLC0415 - Ray is an extra, and takes a second to import
 
-    stack.enter_context(ray_trials.cluster())
+    # One node for each executor, which takes all of it, and one for Ray Tune.
+    stack.enter_context(ray_trials.cluster(nodes=3))
     loops = {"empty": ray_trials.empty_loop, "tiny": ray_trials.tiny_loop}
-    return {(trial, "Ray"): partial(ray_trials.run_trial, loops[trial], SPEC) for trial in loops}
+    starters: dict[tuple[str, str], Starter] = {
+        (trial, "Ray Tune"): partial(ray_trials.run_trial, loops[trial], SPEC) for trial in loops
+    }
+    for trial, program in (("empty", (sys.executable, str(EMPTY))), ("tiny", RANK_COMMAND)):
+        executor = stack.enter_context(ray_trials.executor(program))
+        starters[trial, "Ray"] = timed(by_executor(executor))
+    return starters
 
 
 def overhead_s(starter: Starter) -> float:
@@ -109,7 +116,7 @@ def timed(start: Callable[[Path], Measurement]) -> Starter:
     return start_timed
 
 
-def by_executor(executor: LocalExecutor) -> Callable[[Path], Measurement]:
+def by_executor(executor: Executor) -> Callable[[Path], Measurement]:
     """Trials in the executor's own way."""
 
     def start(folder: Path) -> Measurement:

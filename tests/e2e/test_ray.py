@@ -59,20 +59,21 @@ def wait_for_text(path: Path, text: str) -> None:
 def test_a_lost_node_costs_one_trial_of_a_study(
     nodes: list[ray_hosts.RayNode], tmp_path: Path
 ) -> None:
-    words = ["--nodes", "2", *STUDY, "--trials", "4", "--format", "json", "--output", "best.yaml"]
+    words = ["--nodes", "2", *STUDY, "--trials", "4", "--output", "best.yaml"]
     with autotune(nodes[0], tmp_path, "run", *address(nodes), *words) as run:
         wait_for_text(tmp_path / "stderr", "[  3]")
         nodes[1].kill()
         wait_for_text(tmp_path / "stderr", "preempted")
         nodes[1].stop()
         nodes[1].start()
-        output, _ = run.communicate(timeout=PATIENCE_S)
+        run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 0, (tmp_path / "stderr").read_text()
-    answer: dict[str, Any] = json.loads(output)
-    outcomes = [trial["outcome"] for trial in answer["trials"]]
+    with autotune(nodes[0], tmp_path, "show", "latest", "--format", "json") as show:
+        trials: list[dict[str, Any]] = json.loads(show.communicate(timeout=PATIENCE_S)[0])["trials"]
+    outcomes = [trial["outcome"] for trial in trials]
     assert outcomes.count("preempted") == 1
     assert set(outcomes) <= {"completed", "pruned", "preempted"}
     lost = outcomes.index("preempted")
     # The same again, on what is there.
-    assert answer["trials"][lost + 1]["candidate"] == answer["trials"][lost]["candidate"]
+    assert trials[lost + 1]["candidate"] == trials[lost]["candidate"]
     assert "nodes: 2" in (tmp_path / "best.yaml").read_text()
