@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from autotune.executors.endings import decide
-from autotune.executors.launch_facts import Halt, LaunchFacts, RankEnd
+from autotune.executors.launch_facts import Halt, LaunchFacts, NodeLoss, RankEnd
 from autotune.executors.standing import Frame, Standing
 from autotune.model import Measurement, Outcome, Window
 from autotune.model.protocol import Failed, FailureKind
@@ -106,6 +106,22 @@ def test_the_first_failure_is_the_cause() -> None:
 def test_a_rank_that_lost_its_peers_is_a_victim(cause: RankEnd) -> None:
     end = decide(facts(failed(0, FailureKind.COLLECTIVE, 0), cause))
     assert (end.outcome, end.failed_rank) == (Outcome.CRASHED, 1)
+
+
+def test_ranks_that_lost_a_node_are_its_victims() -> None:
+    loss = NodeLoss(outcome=Outcome.PREEMPTED, reason="b (10.0.0.2) went away")
+    lost = rank(1, exit_status=None, lost="b (10.0.0.2) is gone")
+    seen = facts(failed(0, FailureKind.ERROR, 0), lost, loss=loss)
+    assert (decide(seen).outcome, decide(seen).reason) == (Outcome.PREEMPTED, loss.reason)
+    assert decide(replace(seen, loss=None)).outcome is Outcome.CRASHED
+
+
+def test_a_node_that_is_lost_after_the_result_costs_nothing() -> None:
+    loss = NodeLoss(outcome=Outcome.PREEMPTED, reason="gone")
+    assert decide(facts(rank(0), rank(1), measurement=MEASUREMENT, loss=loss)).outcome in (
+        Outcome.COMPLETED,
+        Outcome.PRUNED,
+    )
 
 
 def test_a_rank_that_the_launcher_ended_is_a_victim() -> None:

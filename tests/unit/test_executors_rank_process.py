@@ -105,6 +105,18 @@ def test_cores_are_shared_out(cores: int, threads: str) -> None:
     assert rank_environment({}, {}, place, cores=cores)["OMP_NUM_THREADS"] == threads
 
 
+def test_a_rank_knows_its_place_on_its_node() -> None:
+    place = RankPlace(
+        rank=5, ranks=8, nodes=2, address="10.0.0.1", port=7, channel_fd=3, store_fd=None
+    )
+    found = rank_environment({}, {}, place, cores=8)
+    expected = {
+        "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4",
+        "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "7", "OMP_NUM_THREADS": "2",
+    }  # fmt: skip
+    assert expected.items() <= found.items()
+
+
 def test_no_candidate_moves_a_rank() -> None:
     place = RankPlace(rank=1, ranks=2, port=1234, channel_fd=3, store_fd=None)
     environment = rank_environment({"A": "a"}, {"RANK": "7", "A": "b"}, place, cores=1)

@@ -1,0 +1,90 @@
+"""Which nodes of a Ray cluster a study takes, by what Ray says of them."""
+
+from typing import Any
+
+import pytest
+
+from autotune.cli.on_ray import chosen_cluster
+from autotune.cli.options import ExecutorName
+from autotune.errors import FieldError, UserError
+from autotune.executors.rank_environment import carried_environment
+
+pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
+
+from autotune.executors.ray import cluster
+from autotune.executors.ray.cluster import NodeKind, find_kind
+from autotune.executors.ray.interface import interface_of
+
+A100 = {"CPU": 96.0, "GPU": 8.0, "accelerator_type:A100": 1.0}
+H100 = {"CPU": 192.0, "GPU": 8.0, "accelerator_type:H100": 1.0}
+HEAD = {"CPU": 4.0, "memory": 1.0}
+EMPTY = {"memory": 1.0}
+
+
+def having(monkeypatch: pytest.MonkeyPatch, *nodes: dict[str, float], dead: int = 0) -> None:
+    made: list[dict[str, Any]] = [{"Alive": True, "Resources": node} for node in nodes]
+    made += [{"Alive": False, "Resources": A100}] * dead
+    monkeypatch.setattr(cluster.ray, "nodes", lambda: made)
+
+
+def test_where_there_are_gpus_only_nodes_with_gpus_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, HEAD, A100, A100)
+    kind = find_kind(2)
+    assert kind == NodeKind(gpus=8, accelerator="A100", cpus=96)
+    assert kind.bundle == {"GPU": 8, "CPU": 96, "accelerator_type:A100": 0.001}
+
+
+def test_a_head_without_cpus_is_no_node_to_train_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, EMPTY, HEAD)
+    assert find_kind(1).bundle == {"CPU": 4}
+    with pytest.raises(FieldError, match="2 is more than this cluster has: 1 node to train on, 2"):
+        find_kind(2)
+
+
+def test_dead_nodes_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, A100, dead=3)
+    with pytest.raises(FieldError, match="has: 1 node"):
+        find_kind(2)
+
+
+def test_the_only_kind_with_enough_nodes_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, A100, H100, H100)
+    assert find_kind(2).accelerator == "H100"
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_mixed_nodes_are_refused_with_what_there_is(
+    monkeypatch: pytest.MonkeyPatch, nodes: int
+) -> None:
+    having(monkeypatch, A100, H100)
+    with pytest.raises(UserError, match="1 with 8 A100 GPUs and 96 CPUs; 1 with 8 H100 GPUs"):
+        find_kind(nodes)
+
+
+def test_an_address_belongs_to_an_interface() -> None:
+    assert interface_of("127.0.0.1") == "lo"
+    assert interface_of("203.0.113.7") == ""
+
+
+def test_what_communication_reads_goes_to_other_machines_and_nothing_else() -> None:
+    ours = {"NCCL_ALGO": "Ring", "GLOO_SOCKET_IFNAME": "eth1", "PYTORCH_CUDA_ALLOC_CONF": "x:y"}
+    stays = {"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "x", "NCCL_COMM_ID": "a:1", "TMPDIR": "/t"}
+    assert carried_environment(ours | stays) == ours
+
+
+@pytest.mark.parametrize("name", ["--live", "--share-machine"])
+def test_options_that_mean_nothing_on_a_cluster_are_refused(name: str) -> None:
+    with pytest.raises(FieldError, match=rf"{name}: 'True' doesn't go with --executor ray"):
+        chosen_cluster(ExecutorName.RAY, 2, None, {name: True})
+
+
+@pytest.mark.parametrize(("nodes", "address"), [(2, None), (None, "auto")])
+def test_options_of_a_cluster_need_the_executor(nodes: int | None, address: str | None) -> None:
+    with pytest.raises(FieldError, match="needs --executor ray"):
+        chosen_cluster(ExecutorName.LOCAL, nodes, address, {})
+
+
+def test_the_command_that_resumes_names_the_cluster() -> None:
+    options = chosen_cluster(ExecutorName.RAY, 2, "ray://head:10001", {})
+    assert options is not None
+    assert options.flags == " --executor ray --address ray://head:10001"
