@@ -13,7 +13,7 @@ import pytest
 from tests import netns, ray_hosts
 
 pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
-pytestmark = pytest.mark.netns
+pytestmark = [pytest.mark.netns, pytest.mark.timeout(900)]
 PATIENCE_S = 200.0
 STUDY = ["--instance", "local", "--workload", "tiny", "--nproc", "1", "--window", "0.05s"]
 
@@ -59,7 +59,7 @@ def wait_for_text(path: Path, text: str) -> None:
 def test_a_lost_node_costs_one_trial_of_a_study(
     nodes: list[ray_hosts.RayNode], tmp_path: Path
 ) -> None:
-    words = ["--nodes", "2", *STUDY, "--trials", "4", "--output", "best.yaml"]
+    words = ["--nodes", "2", *STUDY, "--budget", "90s", "--output", "best.yaml"]
     with autotune(nodes[0], tmp_path, "run", *address(nodes), *words) as run:
         wait_for_text(tmp_path / "stderr", "[  3]")
         nodes[1].kill()

@@ -7,7 +7,7 @@ from threading import Event
 from typing import Any
 
 import ray
-from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
+from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError, RayTaskError
 
 from autotune.executors.base import Launch
 from autotune.executors.channel import Fault
@@ -199,8 +199,8 @@ def _loss(name: str, error: Exception) -> NodeLoss:
     if isinstance(error, RayTaskError):
         reason = f"the agent on {name} failed: {error.cause!r}"
         return NodeLoss(outcome=Outcome.ENVIRONMENT, reason=reason)
-    first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-    reason = f"{name} went away: {first}"
+    why = "its agent has died" if isinstance(error, ActorDiedError) else "its agent doesn't answer"
+    reason = f"{name} went away: {why} ({type(error).__name__})"
     return NodeLoss(outcome=Outcome.PREEMPTED, reason=reason)
 
 
