@@ -61,7 +61,7 @@ class Cluster:
         """What a person should know before the first trial."""
         where = ", ".join(f"{node.host} ({node.address})" for node in self.executor.facts)
         dashboard = f"; dashboard: {self.executor.dashboard}" if self.executor.dashboard else ""
-        return [f"Ray: {where}{dashboard}"]
+        return [f"Ray: {where}{dashboard}", *self.executor.preflight()]
 
 
 def chosen_cluster(

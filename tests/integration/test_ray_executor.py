@@ -173,6 +173,13 @@ def test_a_lost_node_costs_one_trial(executor: RayExecutor, cluster: Any, tmp_pa
     assert executor.run(launch("complete", tmp_path), go, Event()).outcome is Outcome.COMPLETED
 
 
+def test_every_node_tells_how_fast_it_is(executor: RayExecutor, tmp_path: Path) -> None:
+    found = executor.preflight()
+    # Both are the same machine; which of them a busy moment hits is nobody's fault.
+    assert all("times as long as the other nodes" in line for line in found)
+    assert executor.run(launch("complete", tmp_path), go, Event()).outcome is Outcome.COMPLETED
+
+
 def test_more_nodes_than_there_are_is_refused_at_once(cluster: Any, executor: RayExecutor) -> None:
     with pytest.raises(FieldError, match=r"--nodes: 3 is more than this cluster has: 2 nodes"):
         RayExecutor(3, address=cluster.address)

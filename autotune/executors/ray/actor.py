@@ -1,8 +1,10 @@
 """The agent of one node as a Ray actor: what `NodeAgent` does, asked for from elsewhere."""
 
+import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +23,7 @@ from autotune.executors.launch_facts import NodesEnd
 from autotune.executors.local import RANK_COMMAND
 from autotune.executors.node_agent import NodeAgent, Order
 from autotune.executors.nodes import NodeEvent, StartError
+from autotune.executors.rank_environment import ALWAYS
 from autotune.executors.rank_starter import RankStarter
 from autotune.executors.ray.interface import interface_of
 from autotune.executors.ray.silence import Silence
@@ -30,6 +33,8 @@ from autotune.model import Machine, UserWorkload
 from autotune.model.protocol import Answer
 from autotune.space.facts import Links
 
+PROBE_LIMIT_S = 120.0
+"""Nearly all of it is for importing torch from a disk that hasn't been read before."""
 _POLL_S = 0.05
 
 
@@ -109,6 +114,19 @@ class AgentActor:
                 instance_type=instance_type() if self._options.ask_ec2 else None,
                 versions=own_versions(),
             )
+
+    def probe(self) -> tuple[float, ...]:
+        """Seconds that each device here takes for the same work; empty if that can't be found."""
+        with self._silence.broken():
+            device = self._machine.device.value
+            done = subprocess.run(
+                [sys.executable, "-m", "autotune.trainers.probe", device],
+                env={**os.environ, **ALWAYS},
+                capture_output=True,
+                timeout=PROBE_LIMIT_S,
+                check=False,
+            )
+            return tuple(json.loads(done.stdout)["seconds"]) if done.returncode == 0 else ()
 
     def beat(self) -> None:
         """The driver lives."""

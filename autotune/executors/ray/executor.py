@@ -26,6 +26,7 @@ from autotune.executors.ray.cluster import (
     free_now,
     living_nodes,
 )
+from autotune.executors.ray.preflight import slow_nodes
 from autotune.executors.ray.remote_nodes import CALL_LIMIT_S, RemoteNodes
 from autotune.executors.ray.silence import BEAT_S
 from autotune.executors.watch import Limits
@@ -92,6 +93,16 @@ class RayExecutor(Executor):
     def facts(self) -> tuple[NodeFacts, ...]:
         """What the nodes say of themselves, that of rank 0 first. Raises ExecutorError."""
         return self._placed(Event()).facts
+
+    def preflight(self) -> list[str]:
+        """A sentence for each node that is much slower than the others; takes some seconds."""
+        if self._nodes == 1:
+            return []
+        nodes = self._placed(Event()).nodes
+        found = slow_nodes(nodes.probe())
+        if nodes.loss is not None:
+            self.release()
+        return found
 
     def named(self, machine: Machine) -> None:
         """`machine` is what the nodes are, under the name that results are stored under."""

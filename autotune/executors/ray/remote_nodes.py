@@ -14,7 +14,7 @@ from autotune.executors.channel import Fault
 from autotune.executors.launch_facts import NodeLoss, NodesEnd, RankExit
 from autotune.executors.node_agent import Order
 from autotune.executors.nodes import Exited, Lost, NodeEvent, StartError
-from autotune.executors.ray.actor import NodeFacts
+from autotune.executors.ray.actor import PROBE_LIMIT_S, NodeFacts
 from autotune.executors.standing import Standing
 from autotune.model import Outcome
 from autotune.model.protocol import Answer
@@ -120,6 +120,12 @@ class RemoteNodes:
             self._is_open = False
             self._each([agent.abandon.remote() for agent in self._agents])
 
+    def probe(self) -> dict[str, tuple[float, ...]]:
+        """By node the seconds that its devices take for the same work, all nodes at once."""
+        refs = [agent.probe.remote() for agent in self._agents]
+        found, _ = self._each(refs, PROBE_LIMIT_S)
+        return {self.name(node): seconds for node, seconds in found.items()}
+
     def name(self, node: int) -> str:
         """Of a node, for people."""
         facts = self._facts[node]
@@ -175,10 +181,12 @@ class RemoteNodes:
                 raise StartError(loss.reason, loss.outcome) from None
         return [ray.get(ref) for ref in refs]
 
-    def _each(self, refs: list[Any]) -> tuple[dict[int, Any], NodeLoss | None]:
+    def _each(
+        self, refs: list[Any], limit_s: float = CALL_LIMIT_S
+    ) -> tuple[dict[int, Any], NodeLoss | None]:
         """By node the results that can be had, and the loss of a node that gives none."""
         found: dict[int, Any] = {}
-        ray.wait(refs, num_returns=len(refs), timeout=CALL_LIMIT_S)
+        ray.wait(refs, num_returns=len(refs), timeout=limit_s)
         for node, ref in enumerate(refs):
             try:
                 found[node] = ray.get(ref, timeout=0)
