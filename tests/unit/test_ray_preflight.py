@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from autotune.executors.ray.preflight import slow_nodes
+from autotune.executors.ray.preflight import at_best, slow_nodes
 
 
 def test_nodes_that_are_alike_are_fine() -> None:
@@ -26,6 +26,12 @@ def test_of_two_nodes_the_slower_one_is_named() -> None:
 @pytest.mark.parametrize("seconds", [{"a": (1.0, 9.0)}, {"a": (), "b": (1.0,)}, {}])
 def test_nothing_is_said_without_others(seconds: dict[str, tuple[float, ...]]) -> None:
     assert slow_nodes(seconds) == []
+
+
+def test_a_busy_moment_does_not_count() -> None:
+    once, again = {"a": (1.0, 3.0), "b": (1.0, 1.0)}, {"a": (2.0, 1.1), "b": (1.0, 1.0)}
+    assert at_best(once, again) == {"a": (1.0, 1.1), "b": (1.0, 1.0)}
+    assert at_best(once, {"b": (0.5, 2.0)}) == {"b": (0.5, 1.0)}
 
 
 def test_a_node_tells_what_its_device_takes() -> None:

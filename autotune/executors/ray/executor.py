@@ -26,7 +26,7 @@ from autotune.executors.ray.cluster import (
     free_now,
     living_nodes,
 )
-from autotune.executors.ray.preflight import slow_nodes
+from autotune.executors.ray.preflight import at_best, slow_nodes
 from autotune.executors.ray.remote_nodes import CALL_LIMIT_S, RemoteNodes
 from autotune.executors.ray.silence import BEAT_S
 from autotune.executors.watch import Limits
@@ -99,7 +99,9 @@ class RayExecutor(Executor):
         if self._nodes == 1:
             return []
         nodes = self._placed(Event()).nodes
-        found = slow_nodes(nodes.probe())
+        seconds = nodes.probe()
+        if found := slow_nodes(seconds):  # a busy moment doesn't come twice
+            found = slow_nodes(at_best(seconds, nodes.probe()))
         if nodes.loss is not None:
             self.release()
         return found

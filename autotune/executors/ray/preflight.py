@@ -26,3 +26,14 @@ def slow_nodes(seconds: Mapping[str, Sequence[float]]) -> list[str]:
                 "every trial waits for it; look at its clocks and at what else runs there"
             )
     return found
+
+
+def at_best(
+    once: Mapping[str, Sequence[float]], again: Mapping[str, Sequence[float]]
+) -> dict[str, tuple[float, ...]]:
+    """For each node in both the shorter one of each device's times."""
+    return {
+        name: tuple(map(min, own, again[name]))
+        for name, own in once.items()
+        if len(own) == len(again.get(name, ()))
+    }
