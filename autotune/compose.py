@@ -13,6 +13,7 @@ from autotune.errors import FieldError, UnreadableError, UserError
 from autotune.executors.base import Executor
 from autotune.executors.landscapes import LandscapeSource
 from autotune.executors.local import LocalExecutor
+from autotune.executors.rank_environment import carried_environment
 from autotune.executors.simulated import SimulatedExecutor, VirtualClock
 from autotune.loop.observer import Observer
 from autotune.loop.records import StudyRecords
@@ -144,7 +145,8 @@ def runner(
     around = os.environ if environment is None else environment
     simulated = _simulated(study, place, store) if study.spec.target.is_simulated else None
     if launches:
-        _check_surroundings(study, place, {} if simulated else around)
+        seen = carried_environment(around) if launching.cluster else around
+        _check_surroundings(study, place, {} if simulated else seen)
     space = _space_of(study, place)
     return StudyRunner(
         study=study,

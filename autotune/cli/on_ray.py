@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from autotune.cli.options import ExecutorName
 from autotune.compose import Launching
 from autotune.errors import FieldError
+from autotune.executors.rank_environment import carried_environment
 from autotune.machines import Found, Place, find_place
 from autotune.model import UserWorkload
 from autotune.request import Request
@@ -86,8 +87,12 @@ def chosen_cluster(
 
 
 def for_cluster(request: Request, options: ClusterOptions) -> Request:
-    """`request` with what the cluster decides."""
-    return replace(request, assumed={**request.assumed, "nodes": str(options.nodes)})
+    """`request`, for as many nodes, with what of its environment ranks there will see."""
+    return replace(
+        request,
+        assumed={**request.assumed, "nodes": str(options.nodes)},
+        environment=carried_environment(request.environment),
+    )
 
 
 @contextmanager
