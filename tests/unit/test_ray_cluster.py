@@ -29,7 +29,7 @@ def having(monkeypatch: pytest.MonkeyPatch, *nodes: dict[str, float], dead: int 
 
 
 def test_where_there_are_gpus_only_nodes_with_gpus_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    having(monkeypatch, HEAD, A100, A100)
+    having(monkeypatch, HEAD, HEAD, A100, A100)
     kind = find_kind(2)
     assert kind == NodeKind(gpus=8, accelerator="A100", cpus=96)
     assert kind.bundle == {"GPU": 8, "CPU": 96, "accelerator_type:A100": 0.001}
