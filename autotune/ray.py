@@ -11,6 +11,7 @@ each window of steps that it measures.
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +158,17 @@ class AutotuneSearcher(Searcher):
         return self.space.facts.device
 
     def _new_study(self) -> Stepwise:
-        strategy = build_strategy(self._spec.search, self.space, self._spec.seed)
-        return Stepwise(self._spec, self.space, strategy)
+        build = partial(build_strategy, self._spec.search, self.space, self._spec.seed)
+        return Stepwise(self._spec, self.space, build)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles searchers; a strategy may hold what can't be."""
+        return {**vars(self), "study": self.study.state()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.study = self._new_study()
+        self.study.restore(state["study"])
 
 
 class AutotuneScheduler(FIFOScheduler):

@@ -1,7 +1,6 @@
 """A study whose trials somebody else launches: asked for the next one, told what came of it."""
 
-import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from statistics import median
@@ -25,7 +24,7 @@ from autotune.model import (
 )
 from autotune.model.protocol import Verdict
 from autotune.space.space import Space
-from autotune.strategies.base import SearchStrategy
+from autotune.strategies.base import Comparison, SearchStrategy
 
 
 @dataclass(kw_only=True)
@@ -40,6 +39,38 @@ class Pending:
     verdict: Verdict = Verdict.GO
 
 
+class _Remembering(SearchStrategy):
+    """A strategy, and all that it was told."""
+
+    def __init__(self, build: Callable[[], SearchStrategy]) -> None:
+        self._build = build
+        self._inner = build()
+        self._told: list[tuple[Candidate, float | None]] = []
+        self.exhausted = self._inner.exhausted
+        self.patience = self._inner.patience
+
+    @property
+    def pivotal(self) -> Collection[Candidate]:  # type: ignore[override]
+        return self._inner.pivotal
+
+    def ask(self) -> Candidate | None:
+        return self._inner.ask()
+
+    def compare(self, one: Candidate, other: Candidate) -> Comparison | None:
+        return self._inner.compare(one, other)
+
+    def tell(self, candidate: Candidate, value: float | None) -> None:
+        self._told.append((candidate, value))
+        self._inner.tell(candidate, value)
+
+    def again(self) -> SearchStrategy:
+        """Another one that was told the same."""
+        strategy = self._build()
+        for candidate, value in self._told:
+            strategy.tell(candidate, value)
+        return strategy
+
+
 class Stepwise:
     """The course of a local study, in steps. Trials of the search may be under way at once.
 
@@ -47,12 +78,14 @@ class Stepwise:
     study: beside others they would show something else.
     """
 
-    def __init__(self, spec: StudySpec, space: Space, strategy: SearchStrategy) -> None:
+    def __init__(self, spec: StudySpec, space: Space, build: Callable[[], SearchStrategy]) -> None:
+        """`build` makes the strategy, always the same one."""
         self._space = space
         self._spec = spec
-        self._plan = Plan(spec=spec, baseline=space.baseline(), strategy=strategy)
+        self._strategy = _Remembering(build)
+        self._plan = Plan(spec=spec, baseline=space.baseline(), strategy=self._strategy)
         self._ledger = Ledger(space)
-        self._proposals = Proposals(strategy=strategy, judges=[known_in_disguise])
+        self._proposals = Proposals(strategy=self._strategy, judges=[known_in_disguise])
         self.pending: dict[str, Pending] = {}
         self.is_over = False
 
@@ -136,17 +169,16 @@ class Stepwise:
     def _ask(self) -> Candidate | None:
         """The next candidate; beside others that are under way, one that differs from them.
 
-        A copy of the search is told that these do as well as is usual: what it then proposes is
-        what it would try after them.
+        Another strategy is told all that this one was, and that these do as well as is usual: what
+        it then proposes is what this one would try after them.
         """
         if not self.pending:
             return self._proposals.ask(self._ledger)
-        shared: dict[int, Any] = {id(self._space): self._space}
-        proposals = copy.deepcopy(self._proposals, shared)
+        other = self._strategy.again()
         usual = self._usual()
         for one in self.pending.values():
-            proposals.strategy.tell(one.step.candidate, usual)
-        return proposals.ask(self._ledger)
+            other.tell(one.step.candidate, usual)
+        return Proposals(strategy=other, judges=[known_in_disguise]).ask(self._ledger)
 
     def _usual(self) -> float | None:
         known = [value for value in self._ledger.values.values() if value is not None]

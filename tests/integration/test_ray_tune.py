@@ -1,6 +1,7 @@
 """Whole studies run by Ray Tune, whose trials are formulas."""
 
 import os
+import pickle
 import random
 import time
 from collections.abc import Iterator
@@ -88,8 +89,9 @@ def test_a_searcher_goes_on_from_what_it_saved(tmp_path: Path) -> None:
     search.save(str(tmp_path / "state"))
     again = searcher(trials=6)
     again.restore(str(tmp_path / "state"))
-    assert again.study.trials == search.study.trials
-    assert again.suggest("next") == search.suggest("next")
+    sent = pickle.loads(pickle.dumps(search))
+    assert sent.study.trials == again.study.trials == search.study.trials
+    assert sent.suggest("next") == again.suggest("next") == search.suggest("next")
 
 
 @pytest.mark.long

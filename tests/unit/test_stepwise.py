@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -20,13 +21,16 @@ from tests.fakes import MACHINE
 Speed = Callable[[TrainingSettings], float]
 
 
-def study(trials: int | None = 8) -> tuple[Stepwise, Space]:
-    request = Request(workload="tiny", nproc=2, global_batch=32, max_trials=trials, environment={})
+def study(trials: int | None = 8, strategy: str = "staged") -> tuple[Stepwise, Space]:
+    request = Request(
+        workload="tiny", nproc=2, global_batch=32, max_trials=trials, environment={},
+        strategy=strategy,
+    )  # fmt: skip
     place = Place(machine=MACHINE)
     target = build_target(request, MACHINE)
     space = build_space(request, place, target)
     spec = build_spec(request, target, space, place)
-    return Stepwise(spec, space, build_strategy(spec.search, space, spec.seed)), space
+    return Stepwise(spec, space, partial(build_strategy, spec.search, space, spec.seed)), space
 
 
 def twice_with_two(settings: TrainingSettings) -> float:
@@ -72,9 +76,11 @@ class Driver:
                 self.finish(key)
 
 
-@pytest.mark.parametrize("at_once", [1, 4])
-def test_a_gain_is_found_and_confirmed(at_once: int) -> None:
-    steps, space = study()
+@pytest.mark.parametrize(
+    ("at_once", "strategy"), [(1, "staged"), (4, "staged"), (4, "random"), (3, "tpe")]
+)
+def test_a_gain_is_found_and_confirmed(at_once: int, strategy: str) -> None:
+    steps, space = study(trials=8 if strategy == "staged" else 20, strategy=strategy)
     driver = Driver(steps, space, twice_with_two, at_once)
     driver.run()
     decision = steps.decision()
@@ -82,7 +88,7 @@ def test_a_gain_is_found_and_confirmed(at_once: int) -> None:
     assert space.settings(decision.candidate).accumulation_steps == 2
     assert (driver.most, driver.alone) == (at_once, True)
     searched = [trial.candidate for trial in steps.trials if trial.phase is Phase.SEARCH]
-    assert len(searched) == len(set(searched)) == 8
+    assert len(searched) == len(set(searched)) == (8 if strategy == "staged" else 20)
 
 
 def test_nothing_is_claimed_where_all_are_alike() -> None:
