@@ -1,7 +1,6 @@
 """Whole studies run by Ray Tune, whose trials are formulas."""
 
 import os
-import pickle
 import random
 import time
 from collections.abc import Iterator
@@ -28,7 +27,11 @@ CPUS = 3
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     ray.init(
-        num_cpus=CPUS, include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False
+        address="local",
+        num_cpus=CPUS,
+        include_dashboard=False,
+        object_store_memory=80 * 2**20,
+        log_to_driver=False,
     )
     try:
         yield
@@ -89,7 +92,7 @@ def test_a_searcher_goes_on_from_what_it_saved(tmp_path: Path) -> None:
     search.save(str(tmp_path / "state"))
     again = searcher(trials=6)
     again.restore(str(tmp_path / "state"))
-    sent = pickle.loads(pickle.dumps(search))
+    sent = cloudpickle.loads(cloudpickle.dumps(search))  # as Tune does
     assert sent.study.trials == again.study.trials == search.study.trials
     assert sent.suggest("next") == again.suggest("next") == search.suggest("next")
 
