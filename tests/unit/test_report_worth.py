@@ -128,6 +128,15 @@ def test_no_difference_is_said_only_of_what_was_measured_well() -> None:
     assert found["accumulation_steps", "2"].finding is Finding.LITTLE
 
 
+def test_the_model_alone_says_of_nothing_that_it_makes_no_difference() -> None:
+    """All else was shown to do little, so it expects little of what was hardly launched as well."""
+    for seed in range(6):
+        found = worth_of(launched(drawn(seed, 40), lambda _: 7.0, noise=0.02, seed=seed))
+        shown = [span for span in spans(found).values() if max(-span.low, span.high) < 0.01]
+        assert shown
+        assert all(span.finding is not Finding.LITTLE for span in shown)
+
+
 def test_a_pair_that_does_more_together_is_seen() -> None:
     def truth(candidate: Candidate) -> float:
         both = candidate["strategy"] == "hybrid" and candidate["accumulation_steps"] == 4
