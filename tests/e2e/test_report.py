@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import optuna
@@ -71,12 +72,12 @@ def test_a_database_with_odd_content_is_refused_or_shown_as_text(
     """Somebody else's database: nothing in it becomes markup, and nothing ends in a traceback."""
     copy = tmp_path / "odd.db"
     nasty = "<script>alert(1)</script>"
-    with sqlite3.connect(home.path / "data" / "autotune.db") as own:
+    with closing(sqlite3.connect(home.path / "data" / "autotune.db")) as own:
         own.backup(database := sqlite3.connect(copy))
     with database:
-        database.execute("UPDATE studies SET reason = ?", (nasty,))
-        for column in ("reason", "log_tail"):
-            database.execute(f"UPDATE trials SET {column} = ?", (nasty,))
+        # Texts are kept as JSON.
+        for table, column in (("studies", "reason"), ("trials", "reason"), ("trials", "log_tail")):
+            database.execute(f"UPDATE {table} SET {column} = ?", (json.dumps(nasty),))
     where = ("--storage", f"sqlite:///{copy}")
     home.call("report", "latest", "--output", "odd.html", *where)
     page = (home.path / "odd.html").read_text("utf-8")

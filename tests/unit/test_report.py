@@ -68,7 +68,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, MemorySt
     source = source_of(tmp_path_factory.mktemp("landscape"), BETTER)
     store = MemoryStore()
     # It ends because nothing is left to try, which only another look at the search tells.
-    only = ("strategy", "accumulation_steps")
+    only = ("strategy",)
     study = started(source, store, only=only, max_trials=None)
     end = runner(study, simulated_place(source), store, Observer(), Event()).run()
     found = store.study(study.run_id)
@@ -192,6 +192,7 @@ def crafted() -> Report:
     trials += trials_of(
         120, 121, candidate=candidate, environment={"NCCL_ALGO": NASTY}, reason=NASTY
     )
+    trials += trials_of(110, candidate=Candidate({"strategy": "ddp", "n": "$\\frac$"}))
     failed = a_trial(
         number=7, candidate=candidate, outcome=Outcome.CRASHED, reason=NASTY, measurement=None
     )
@@ -280,7 +281,7 @@ def test_json_is_the_report() -> None:
     data = json.loads(json.dumps(encode(report)))
     assert data["schema"] == "autotune-report/v1"
     assert data["answer"]["reason"] == NASTY
-    assert len(data["history"]) == 5
+    assert len(data["history"]) == 6
 
 
 def test_an_empty_study_is_a_report_too() -> None:
