@@ -15,7 +15,7 @@ pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
 os.environ.update(environment())
 
 import ray
-from ray import tune
+from ray import cloudpickle, tune
 
 from autotune.model import Conclusion, Outcome, Phase
 from autotune.ray import MANY, AutotuneSearcher, settings_of
