@@ -25,16 +25,21 @@ PATIENCE_S = 90.0
 ROOT = Path(__file__).parents[1]
 
 
+QUIET = {
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+}
+"""Without tokens, reports, and Ray's own niceness. Ray reads them when it is imported."""
+
+
 def environment(**more: str) -> dict[str, str]:
-    """Of Ray's processes and of drivers: without tokens, reports, and Ray's own niceness."""
-    quiet = {
-        "RAY_AUTH_MODE": "disabled",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_worker_niceness": "0",
+    """Of processes that a test starts: Ray's, and drivers."""
+    ours = {
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
     }
-    return {**os.environ, **quiet, **more}
+    return {**os.environ, **QUIET, **ours, **more}
 
 
 @dataclass(kw_only=True)

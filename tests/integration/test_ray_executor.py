@@ -16,10 +16,10 @@ import pytest
 from autotune.errors import ExecutorError, FieldError
 from autotune.model import Outcome, Window
 from autotune.model.protocol import Verdict
-from tests.ray_hosts import environment
+from tests.ray_hosts import QUIET, environment
 
 pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
-os.environ.update(environment())
+os.environ.update(QUIET)
 
 from ray.cluster_utils import Cluster
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.ray_hosts import environment
+from tests.ray_hosts import QUIET
 
 pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
-os.environ.update(environment())
+os.environ.update(QUIET)
 
 import ray
 from ray import cloudpickle, tune

@@ -1,42 +1,31 @@
 """The Ray executor: every node of a trial is a node of a Ray cluster, with an agent on it."""
 
 import os
-import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from threading import Event, Thread
-from typing import Any, Self
+from threading import Event
+from typing import Self
 
-import ray
 from ray.exceptions import RayError
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from autotune.errors import ExecutorError
 from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow
 from autotune.executors.one_trial import run_trial
 from autotune.executors.rank_environment import carried_environment
-from autotune.executors.ray.actor import AgentActor, AgentOptions, NodeFacts, own_versions
+from autotune.executors.ray.actor import AgentOptions, NodeFacts
 from autotune.executors.ray.cluster import (
     AUTO,
-    NodeKind,
     connected,
     find_kind,
-    free_now,
-    living_nodes,
 )
+from autotune.executors.ray.placed import PLACE_LIMIT_S, Placed
 from autotune.executors.ray.preflight import at_best, slow_nodes
-from autotune.executors.ray.remote_nodes import CALL_LIMIT_S, RemoteNodes
-from autotune.executors.ray.silence import BEAT_S
 from autotune.executors.watch import Limits
 from autotune.model import DeviceKind, Machine, Outcome, UserWorkload
 
-PLACE_LIMIT_S = 30.0
-"""For nodes to be free, and for their agents to answer."""
 REPLACE_LIMIT_S = 120.0
 """For another node in the place of one that was lost: a cluster that grows needs minutes."""
-_POLL_S = 1
 
 
 class RayExecutor(Executor):
@@ -69,14 +58,14 @@ class RayExecutor(Executor):
             variables={**carried_environment(os.environ), **options.variables},
             workload=workload,
         )
-        self._team: _Placed | None = None
+        self._team: Placed | None = None
         self._stack = ExitStack()
         with ExitStack() as stack:
             folder = workload.folder if workload else ""
             self.dashboard = stack.enter_context(connected(address, folder=folder))
             self._kind = find_kind(nodes)
             stack.callback(self.release)
-            self._team = _Placed(self._kind, nodes, self._options, PLACE_LIMIT_S, Event())
+            self._team = Placed(self._kind, nodes, self._options, PLACE_LIMIT_S, Event())
             self._machine = self.facts[0].machine
             self._stack = stack.pop_all()
 
@@ -138,11 +127,11 @@ class RayExecutor(Executor):
                 f"{self._machine.describe()}"
             )
 
-    def _placed(self, cancel: Event) -> "_Placed":
+    def _placed(self, cancel: Event) -> Placed:
         """The nodes, taken anew if the last ones were lost. Raises ExecutorError."""
         if self._team is None:
             limit_s = self._replace_limit_s
-            self._team = _Placed(self._kind, self._nodes, self._options, limit_s, cancel)
+            self._team = Placed(self._kind, self._nodes, self._options, limit_s, cancel)
         return self._team
 
     def release(self) -> None:
@@ -150,112 +139,3 @@ class RayExecutor(Executor):
         team, self._team = self._team, None
         if team is not None:
             team.close()
-
-
-class _Placed:
-    """Nodes that are reserved, with an agent on each."""
-
-    def __init__(
-        self,
-        kind: NodeKind,
-        count: int,
-        options: AgentOptions,
-        limit_s: float,
-        cancel: Event,
-    ) -> None:
-        self._beating = Event()
-        self._group = _reserve(kind, count, limit_s, cancel)
-        self._agents: list[Any] = []
-        try:
-            self._agents = [
-                _start_agent(self._group, index, kind, options) for index in range(count)
-            ]
-            facts: list[NodeFacts] = ray.get(
-                [agent.facts.remote() for agent in self._agents],
-                timeout=PLACE_LIMIT_S + CALL_LIMIT_S,
-            )
-            _check_alike(facts)
-        except BaseException as error:
-            self.close()
-            if isinstance(error, RayError):
-                raise ExecutorError(f"an agent can't be started: {_short(error)}") from None
-            raise
-        order = sorted(range(count), key=lambda node: facts[node].address)
-        self.facts = tuple(facts[node] for node in order)
-        self.nodes = RemoteNodes([self._agents[node] for node in order], self.facts)
-        Thread(target=self._beat, name="ray-heartbeat", daemon=True).start()
-
-    def close(self) -> None:
-        """End the agents, and give the nodes back."""
-        self._beating.set()
-        with suppress(RayError, ConnectionError):
-            refs = [agent.close.remote() for agent in self._agents]
-            if refs:
-                ray.wait(refs, num_returns=len(refs), timeout=CALL_LIMIT_S)
-        for agent in self._agents:
-            with suppress(RayError, ConnectionError):
-                ray.kill(agent)
-        with suppress(RayError, ConnectionError):
-            remove_placement_group(self._group)
-
-    def _beat(self) -> None:
-        """Tell the agents again and again that somebody is there."""
-        last: dict[int, Any] = {}
-        while not self._beating.wait(BEAT_S):
-            with suppress(RayError, ConnectionError):
-                for number, agent in enumerate(self._agents):
-                    if number not in last or ray.wait([last[number]], timeout=0)[0]:
-                        last[number] = agent.beat.remote()
-
-
-def _reserve(kind: NodeKind, count: int, limit_s: float, cancel: Event) -> PlacementGroup:
-    """Whole nodes, as soon as they are free. Raises ExecutorError if they aren't in time."""
-    group = placement_group([kind.bundle] * count, strategy="STRICT_SPREAD")
-    deadline = time.monotonic() + limit_s
-    while not group.wait(timeout_seconds=_POLL_S):
-        if cancel.is_set() or time.monotonic() > deadline:
-            remove_placement_group(group)
-            raise ExecutorError(
-                f"{count} nodes with {kind} each were not free within {limit_s:.0f} s: the cluster "
-                f"has {living_nodes()}, and free are {free_now()}",
-                hint="wait until they are, or start more nodes (ray status)",
-            )
-    return group
-
-
-def _start_agent(group: PlacementGroup, index: int, kind: NodeKind, options: AgentOptions) -> Any:
-    place = PlacementGroupSchedulingStrategy(
-        placement_group=group, placement_group_bundle_index=index
-    )
-    actor = ray.remote(AgentActor).options(
-        num_cpus=kind.cpus, num_gpus=kind.gpus, scheduling_strategy=place, max_restarts=0
-    )
-    return actor.remote(options)
-
-
-def _check_alike(facts: list[NodeFacts]) -> None:
-    """Raise ExecutorError if the nodes, or the software on them, differ."""
-    first = facts[0]
-    here = own_versions()
-    for node in facts:
-        if node.versions != here:
-            raise ExecutorError(
-                f"{node.host} ({node.address}) has {_some(node.versions)}, and this is "
-                f"{_some(here)}",
-                hint="give the cluster's image and this environment the same versions",
-            )
-        if node.machine.instance != first.machine.instance:
-            raise ExecutorError(
-                f"the nodes differ: {first.host} is {first.machine.describe()}; {node.host} is "
-                f"{node.machine.describe()}",
-                hint="results of different machines can't be compared; take nodes of one kind",
-            )
-
-
-def _some(versions: Any) -> str:
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
-
-
-def _short(error: Exception) -> str:
-    lines = [line for line in str(error).strip().splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
