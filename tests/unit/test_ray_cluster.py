@@ -1,5 +1,7 @@
 """Which nodes of a Ray cluster a study takes, by what Ray says of them."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -98,3 +100,19 @@ def test_a_request_holds_only_what_ranks_elsewhere_will_see() -> None:
     around = {"OMP_NUM_THREADS": "1", "NCCL_ALGO": "Ring"}
     request = Cluster(executor=executor, options=options).taken(Request(environment=around))
     assert (request.environment, request.assumed) == ({"NCCL_ALGO": "Ring"}, {"nodes": "2"})
+
+
+def test_without_ray_it_is_said_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['ray'] = None\n"
+        "from autotune.__main__ import main\n"
+        "sys.argv = ['autotune', 'run', '--executor', 'ray', '--instance', 'local']\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert (
+        "error: --executor ray needs Ray, which isn't installed\nhint: pip install" in done.stderr
+    )

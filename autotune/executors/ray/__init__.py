@@ -1,1 +1,16 @@
 """Trials on a Ray cluster. Imported only where it is asked for: Ray is the extra `ray`."""
+
+import os
+
+from autotune.errors import UserError
+
+# Before Ray is imported: what its workers print belongs into its own log files.
+os.environ.setdefault("RAY_LOG_TO_DRIVER", "0")
+
+try:
+    import ray  # noqa: F401
+except ImportError:
+    raise UserError(
+        "--executor ray needs Ray, which isn't installed",
+        hint="pip install 'autotune-train[ray]'",
+    ) from None

@@ -8,19 +8,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+import ray
+from ray.exceptions import RayError
+
 from autotune.errors import ExecutorError, FieldError, UserError
-
-# Before Ray is imported: what its workers print belongs into its own log files.
-os.environ.setdefault("RAY_LOG_TO_DRIVER", "0")
-
-try:
-    import ray
-    from ray.exceptions import RayError
-except ImportError:
-    raise UserError(
-        "--executor ray needs Ray, which isn't installed",
-        hint="pip install 'autotune-train[ray]'",
-    ) from None
 
 AUTO = "auto"
 _ACCELERATOR = "accelerator_type:"
