@@ -20,6 +20,7 @@ _KINDS = {
     FailureKind.NO_METRIC: Outcome.NO_METRIC,
     FailureKind.ERROR: Outcome.CRASHED,
 }
+_OWN = ("", "RankError")
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 """No failure of a program's own ends it by these."""
 
@@ -67,7 +68,9 @@ def kernel_says(outcome: Outcome, rank: int | None, facts: LaunchFacts) -> Why |
 
 def _said(end: RankEnd, failed: Failed) -> Why:
     """What a rank's last message tells; the log is asked only if the message is vague."""
-    text = " ".join(f"{failed.exception}: {failed.message}".split()).removesuffix(":")
+    # The name of one of autotune's own exceptions says nothing to whoever reads this.
+    name = "" if failed.exception in _OWN else f"{failed.exception}: "
+    text = " ".join(f"{name}{failed.message}".split()).removesuffix(":")
     outcome = _KINDS[failed.kind]
     found = diagnose([Log.of(text)])
     if found is not None and not found.is_precise:

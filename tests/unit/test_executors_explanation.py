@@ -97,6 +97,14 @@ def test_a_message_comes_before_the_log() -> None:
     assert (end.outcome, end.reason) == (Outcome.CRASHED, "rank 0: ValueError: bad")
 
 
+@pytest.mark.parametrize("name", ["", "RankError"])
+def test_a_script_that_ends_early_is_told_without_our_own_names(name: str) -> None:
+    early = said(name, "train.py ended after 3 optimizer steps", FailureKind.NO_METRIC)
+    end = end_of(rank(0, 1, failed=early), rank(1, 0))
+    assert end.outcome is Outcome.NO_METRIC
+    assert end.reason.startswith("rank 0: train.py ended after 3 optimizer steps")
+
+
 def test_a_vague_message_is_explained_by_the_log() -> None:
     message = "NCCL error in: x.cpp:1, unhandled cuda error, NCCL version 2.20.5"
     failed = said("DistBackendError", message)

@@ -15,7 +15,7 @@ import torch
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
 from autotune.model import Binding, DeviceKind, Measurement, Samples, Script, TrialSpec
-from autotune.model.protocol import FailureKind, Finished, Started
+from autotune.model.protocol import Failed, FailureKind, Finished, Started
 from autotune.trainers import channel as channels
 from autotune.trainers import process
 from autotune.trainers.binding import bind_to_numa_node
@@ -64,9 +64,17 @@ def run_script(
     except BaseException:
         if not current.meter.is_over:
             raise
-    if not current.meter.is_over:
-        raise RankError(FailureKind.NO_METRIC, why_none(script, current))
-    leave(0)
+    if current.meter.is_over:
+        leave(0)
+    # Nothing of autotune's has failed: a traceback would only hide what the script has said last.
+    sys.stderr.write(f"autotune: {why_none(script, current)}\n")
+    channel.send_last(
+        Failed(
+            rank=place.rank, kind=FailureKind.NO_METRIC, exception="",
+            message=why_none(script, current), traceback="",
+        )
+    )  # fmt: skip
+    leave(1)
 
 
 def _session(
