@@ -1,7 +1,7 @@
 """What a study says in the end: the decision, its evidence, and the configuration to save."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -131,7 +131,7 @@ def _from_rounds(plan: Plan, rounds: Rounds, spent: float, device: DeviceKind) -
     faults = {arm: unfit(rounds[arm], rounds[plan.baseline], device) for arm in shown}
     fit = [arm for arm in shown if not faults[arm]]
     if fit:
-        winner = _winner(fit, finalists)
+        winner = fit[0]
         ratio = intervals[winner]
         return Decision(
             conclusion=Conclusion.IMPROVED,
@@ -154,18 +154,6 @@ def _from_rounds(plan: Plan, rounds: Rounds, spent: float, device: DeviceKind) -
     )
     why = f"{finding}: it is at {_percent(ratio.estimate)}, {_interval(ratio)}"
     return _keep(plan, why, ratio, best)
-
-
-def _winner(arms: Sequence[Candidate], found: Mapping[Candidate, Sequence[float]]) -> Candidate:
-    """The one that the search thought best, unless a later one is shown to be faster.
-
-    Taking the best reading would claim its luck as well.
-    """
-    chosen = arms[0]
-    for arm in arms[1:]:
-        if ratios(found[chosen], {arm: found[arm]})[arm].low > 1:
-            chosen = arm
-    return chosen
 
 
 def unfit(arm: Sequence[Timings], baseline: Sequence[Timings], device: DeviceKind) -> str:
@@ -288,7 +276,7 @@ def _interval(ratio: Ratio) -> str:
 def evidence(plan: Plan, ledger: Ledger, decision: Decision, device: DeviceKind) -> Evidence:
     """What speaks for `decision`. Not for Conclusion.NO_CANDIDATE."""
     # A confirmed answer counts the interleaved launches only, of its own confirmation.
-    confirmations = [*ledger.refuted, ledger.confirmations]
+    confirmations = [ledger.confirmations, *reversed(ledger.refuted)]
     counted: Sequence[Trial] = ledger.trials
     if decision.ratio:
         own = next(rounds for rounds in confirmations if decision.compared in rounds)

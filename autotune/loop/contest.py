@@ -5,7 +5,7 @@ still change who is confirmed. What they show may set the search going again.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,18 +15,13 @@ from autotune.scoring.design import WORTHWHILE
 from autotune.scoring.improvement import expected_improvement
 from autotune.strategies.base import Comparison, SearchStrategy
 
-FINALISTS = 2
 MAX_LAUNCHES = 12
 """Of one contender; more than that is what confirmation is for."""
 MOST_CONTENDERS = 40
 CLOSE = 1.64
 """Standard errors of a difference beyond which one case of twenty lies."""
-
 WORTH = 0.001
 """Expected gain, relative, of taking the better one of two, for which it is worth finding out."""
-WORTH_A_FINALIST = 0.002
-"""Expected gain, relative, for which a second candidate is confirmed as well: it costs half as many
-launches again, and a wider interval."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,14 +85,8 @@ class Contest:
     beliefs: Beliefs
 
     @classmethod
-    def of(
-        cls,
-        ledger: Ledger,
-        baseline: Candidate,
-        strategy: SearchStrategy,
-        refuted: Collection[Candidate] = (),
-    ) -> "Contest":
-        """The contest that the trials before confirmation have led to, `refuted` ones left out."""
+    def of(cls, ledger: Ledger, baseline: Candidate, strategy: SearchStrategy) -> "Contest":
+        """The contest that the trials before confirmation have led to."""
         beliefs = Beliefs(ledger=ledger, strategy=strategy)
         idle = ledger.effects.idle
         # A candidate whose difference does nothing is another one: launching both tells nothing.
@@ -105,11 +94,7 @@ class Contest:
         chosen: list[Candidate] = []
         for candidate in beliefs.ranked():
             plain = idle.reduced(candidate)
-            if (
-                plain not in seen
-                and candidate not in refuted
-                and beliefs.may_gain(candidate, baseline)
-            ):
+            if plain not in seen and beliefs.may_gain(candidate, baseline):
                 seen.add(plain)
                 chosen.append(candidate)
             if len(chosen) == MOST_CONTENDERS:
@@ -121,13 +106,6 @@ class Contest:
         """Those that may be better than the first, which is among them."""
         best = self.contenders[:1]
         return [*best, *(c for c in self.contenders[1:] if self.beliefs.may_gain(c, best[0]))]
-
-    @property
-    def finalists(self) -> list[Candidate]:
-        """Who is confirmed: the best, and the second if that is likely enough to gain something."""
-        best = self.rivals[:1]
-        others = self.rivals[1:FINALISTS]
-        return [*best, *(c for c in others if self.beliefs.worth(c, best[0]) >= WORTH_A_FINALIST)]
 
     def next(self) -> Candidate | None:
         """Who is launched again; None when that would change little.

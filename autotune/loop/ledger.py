@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from statistics import fmean
 
 from autotune.loop.effects import EffectLog
 from autotune.model import AnyMeasurement, Candidate, Lesson, Outcome, Phase, Trial
@@ -20,10 +19,19 @@ class Arm:
 
     candidate: Candidate
     rates: list[Timed] = field(default_factory=list)
-    scores: list[Timed] = field(default_factory=list)
-    """With log(score) in place of log(samples/s)."""
     failed: bool = False
     """One of its launches was infeasible."""
+    mean_at_s: float = 0.0
+    mean_log_rate: float = 0.0
+    mean_log_score: float = 0.0
+
+    def add(self, at_s: float, log_rate: float, log_score: float) -> None:
+        """Take in a launch: the means are kept, for the leader is looked for among thousands."""
+        self.rates.append(Timed(at_s=at_s, log_rate=log_rate))
+        weight = 1 / len(self.rates)
+        self.mean_at_s += weight * (at_s - self.mean_at_s)
+        self.mean_log_rate += weight * (log_rate - self.mean_log_rate)
+        self.mean_log_score += weight * (log_score - self.mean_log_score)
 
 
 class Ledger:
@@ -64,16 +72,13 @@ class Ledger:
         """Launches of the last trial's candidate that failed and said nothing of it."""
         self._slowest_s = 0.0
         self.unconfirmed = 0
-        """Trials before confirmation."""
-        self.unconfirmed_s = 0.0
-        """Seconds that the trials before confirmation have taken."""
+        """Trials outside of confirmation."""
 
     def add(self, trial: Trial) -> None:
         """Take in the next trial."""
         at_s = self._elapsed_s
         self._elapsed_s += trial.seconds
         if trial.phase is not Phase.CONFIRM:
-            self.unconfirmed_s = self._elapsed_s
             self.unconfirmed += 1
             self._take_in_rounds()
         self.trials.append(trial)
@@ -110,11 +115,13 @@ class Ledger:
 
     def log_rate(self, candidate: Candidate) -> float:
         """Mean log(samples/s) of a candidate's completed launches, drift taken out."""
-        return self._mean(self.arms[candidate].rates)
+        arm = self.arms[candidate]
+        return self.drift.corrected(arm.mean_log_rate, arm.mean_at_s)
 
     def log_score(self, candidate: Candidate) -> float:
         """The same of log(score)."""
-        return self._mean(self.arms[candidate].scores)
+        arm = self.arms[candidate]
+        return self.drift.corrected(arm.mean_log_score, arm.mean_at_s)
 
     def has_measured(self, candidate: Candidate) -> bool:
         return candidate in self.arms and bool(self.arms[candidate].rates)
@@ -171,8 +178,7 @@ class Ledger:
                 self._lead(self.arms.values())
             return
         found = score(trial.scored)
-        arm.rates.append(Timed(at_s=at_s, log_rate=math.log(found.samples_per_second)))
-        arm.scores.append(Timed(at_s=at_s, log_rate=math.log(found.value)))
+        arm.add(at_s, math.log(found.samples_per_second), math.log(found.value))
         self._windows.add([math.log(w.samples_per_second) for w in trial.scored.windows])
         if len(arm.rates) > 1:
             self._learn_noise()
@@ -184,8 +190,8 @@ class Ledger:
     def _learn_noise(self) -> None:
         self.has_repeats = True
         # Others are launched again because they read well: their later readings tend to be lower.
-        scheduled = {trial.candidate for trial in self.baselines}
-        self.drift = drift([arm.rates for arm in self.arms.values() if arm.candidate in scheduled])
+        scheduled = {trial.candidate: None for trial in self.baselines}
+        self.drift = drift([self.arms[c].rates for c in scheduled if c in self.arms])
         repeated = [arm.rates for arm in self.arms.values() if len(arm.rates) > 1]
         pool = Pool(PRIOR_LAUNCH)
         for rates in repeated:
@@ -205,9 +211,6 @@ class Ledger:
         if measurement is None:
             return None
         return math.exp(self.drift.corrected(math.log(score(measurement).value), at_s))
-
-    def _mean(self, readings: Iterable[Timed]) -> float:
-        return fmean(self.drift.corrected(one.log_rate, one.at_s) for one in readings)
 
 
 def timed(trial: Trial) -> AnyMeasurement | None:

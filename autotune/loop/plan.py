@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from autotune.loop.contest import FINALISTS, Beliefs, Contest
+from autotune.loop.contest import Beliefs, Contest
 from autotune.loop.failures import hopeless
 from autotune.loop.ledger import Ledger
 from autotune.loop.rounds import complete_rounds, is_futile, noise_with, rates
@@ -22,6 +22,8 @@ BASELINE_EVERY = 10
 """Search trials between further launches of the baseline, which show noise and drift."""
 MOST_CONTESTS = 120
 """Fresh launches of contenders, all together."""
+RESERVED_CONTESTS = 48
+"""Of them, those that a time budget keeps time for."""
 CONFIRMATIONS = (0.5, 0.25, 0.25)
 """What each confirmation may spend of the error: a second and a third follow if the one before has
 shown no gain."""
@@ -80,14 +82,8 @@ class Plan:
         )
 
     def finalists(self, ledger: Ledger) -> list[Candidate]:
-        """The candidates that are measured against the baseline: one, if time is short."""
-        finalists = self._contest(ledger).finalists
-        if self.spec.budget_s is None or len(finalists) < 2:
-            return finalists
-        # By the trials' own time, so that a resumed study has the same finalists.
-        left_s = self.spec.budget_s - ledger.unconfirmed_s
-        launches = MIN_ROUNDS * (1 + len(finalists))
-        return finalists if launches * MARGIN * ledger.launch_s() <= left_s else finalists[:1]
+        """Who is measured against the baseline: the one thought best, if it may be better."""
+        return list(self._contest(ledger).contenders[:1])
 
     def arms(self, ledger: Ledger) -> list[Candidate]:
         """What each round of confirmation launches: the finalists, and the baseline if it runs."""
@@ -117,12 +113,7 @@ class Plan:
         """Of the trials before confirmation: worked out once for each number of them."""
         if ledger.unconfirmed not in self._contests:
             self._contests.clear()
-            self._contests[ledger.unconfirmed] = Contest.of(
-                ledger,
-                self.baseline,
-                self.strategy,
-                refuted=[arm for rounds in ledger.refuted for arm in rounds],
-            )
+            self._contests[ledger.unconfirmed] = Contest.of(ledger, self.baseline, self.strategy)
         return self._contests[ledger.unconfirmed]
 
     def why_ended(self, ledger: Ledger, exhausted: str) -> str:
@@ -171,8 +162,7 @@ class Plan:
         if self.spec.budget_s is None or ledger.leading in (None, self.baseline):
             # As long as nothing is better, time is kept for one finalist that may still turn up.
             return least_s
-        finalists = [ledger.leading] * FINALISTS
-        launches = self._rounds(ledger, finalists, ledger.noise) * (1 + FINALISTS) + MOST_CONTESTS
+        launches = 2 * self._rounds(ledger, [ledger.leading], ledger.noise) + RESERVED_CONTESTS
         return max(least_s, min(launch_s * launches, self.spec.budget_s * CONFIRM_SHARE))
 
     def _second_look(self, ledger: Ledger, elapsed_s: float) -> Step | None:

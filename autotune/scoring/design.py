@@ -19,7 +19,7 @@ def rounds_needed(launch_noise: float, gain: float, share: float = 1.0) -> int:
     """Rounds, each a launch of every arm, from MIN_ROUNDS to MAX_ROUNDS.
 
     `launch_noise` is the standard deviation of log(samples/s) between launches, `gain` the relative
-    gain to be shown, `share` what one interval may spend of the error. The number depends on what
+    gain to be shown, `share` what the interval may spend of the error. The number depends on what
     was known before confirmation only, so that the interval keeps its promise. Source: sample size
     for a two-sample t test, Montgomery, 2.4.2.
     """

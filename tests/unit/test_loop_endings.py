@@ -139,20 +139,6 @@ def test_only_scheduled_launches_say_that_a_machine_drifts() -> None:
     assert end.drift.per_second == 0.0
 
 
-def test_a_second_finalist_is_confirmed_only_if_it_may_win() -> None:
-    def apart(settings: TrainingSettings) -> float:
-        return {"fsdp_full": 150.0, "fsdp_grad_op": 144.0}.get(settings.strategy.value, 100.0)
-
-    def alike(settings: TrainingSettings) -> float:
-        return 150.0 if settings.strategy.is_fsdp else 100.0
-
-    confirmed = []
-    for speed in (apart, alike):
-        _, trials, _ = run(speed, only=("strategy",), noise=0.02)
-        confirmed.append({t.candidate for t in trials if t.phase is Phase.CONFIRM})
-    assert [len(arms) for arms in confirmed] == [2, 3]
-
-
 @pytest.mark.parametrize(("accumulating", "twice"), [(100.0, True), (80.0, False)])
 def test_values_of_large_knobs_are_launched_twice_unless_they_have_lost(
     accumulating: float, twice: bool

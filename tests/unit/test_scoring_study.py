@@ -131,7 +131,7 @@ def test_rounds_follow_noise_and_hope() -> None:
     assert rounds_needed(0.04, 0.3) == MIN_ROUNDS
     assert MIN_ROUNDS < rounds_needed(0.04, 0.05) < MAX_ROUNDS
     assert rounds_needed(0.2, 0.05) == MAX_ROUNDS
-    needed = [rounds_needed(noise / 1000, 0.05, finalists=2) for noise in range(1, 100)]
+    needed = [rounds_needed(noise / 1000, 0.05, share=0.5) for noise in range(1, 100)]
     assert needed == sorted(needed)
     assert rounds_needed(0.03, 0.0) == rounds_needed(0.03, WORTHWHILE), (
         "a hope below is not planned for"

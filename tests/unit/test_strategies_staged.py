@@ -158,3 +158,24 @@ def test_expected_improvement_is_what_draws_say(ahead: float, deviation: float) 
     drawn = sum(max(0.0, rng.gauss(ahead, deviation)) for _ in range(200_000)) / 200_000
     assert expected_improvement(ahead, deviation) == pytest.approx(drawn, rel=0.03)
     assert expected_improvement(-1.0, 0.0) == 0.0
+
+
+def test_what_a_candidate_reads_again_and_again_is_believed_beside_its_kin() -> None:
+    """Where all else is equal the prior gets narrow, and still it must not overrule readings."""
+    rng = random.Random(3)
+    strategy = StagedStrategy(SPACE, 0)
+    base = SPACE.baseline()
+    kin = [c for c in neighbours(SPACE, base) if c["strategy"] == "fsdp_grad_op"]
+    better = kin[0]
+    equal = [*neighbours(SPACE, base), *neighbours(SPACE, better)]
+
+    def launch(candidate: Candidate, ahead: float = 0.0) -> None:
+        strategy.tell(candidate, math.exp(5 + ahead + rng.gauss(0, 0.04)))
+
+    for candidate in [base] * 5 + [c for c in equal if c != better]:
+        launch(candidate)
+    for _ in range(8):
+        launch(better, 0.06)
+    believed = strategy.compare(better, base)
+    assert believed is not None
+    assert believed.ahead > 0.03
