@@ -2,6 +2,7 @@
 
 import math
 import random
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -160,22 +161,22 @@ def test_expected_improvement_is_what_draws_say(ahead: float, deviation: float) 
     assert expected_improvement(-1.0, 0.0) == 0.0
 
 
-def test_what_a_candidate_reads_again_and_again_is_believed_beside_its_kin() -> None:
-    """Where all else is equal the prior gets narrow, and still it must not overrule readings."""
-    rng = random.Random(3)
+def believed_ahead(seed: int) -> float:
+    """Of a candidate that reads 6 % more eight times, where its neighbours are all equal."""
+    rng = random.Random(seed)
     strategy = StagedStrategy(SPACE, 0)
     base = SPACE.baseline()
-    kin = [c for c in neighbours(SPACE, base) if c["strategy"] == "fsdp_grad_op"]
-    better = kin[0]
-    equal = [*neighbours(SPACE, base), *neighbours(SPACE, better)]
-
-    def launch(candidate: Candidate, ahead: float = 0.0) -> None:
+    better = next(c for c in neighbours(SPACE, base) if c["strategy"] == "fsdp_grad_op")
+    kin = dict.fromkeys([*neighbours(SPACE, base), *neighbours(SPACE, better)])
+    equal = [candidate for candidate in kin if candidate not in (base, better)]
+    for candidate in [*[base] * 5, *equal, *[better] * 8]:
+        ahead = 0.06 if candidate == better else 0.0
         strategy.tell(candidate, math.exp(5 + ahead + rng.gauss(0, 0.04)))
+    found = strategy.compare(better, base)
+    assert found is not None
+    return found.ahead
 
-    for candidate in [base] * 5 + [c for c in equal if c != better]:
-        launch(candidate)
-    for _ in range(8):
-        launch(better, 0.06)
-    believed = strategy.compare(better, base)
-    assert believed is not None
-    assert believed.ahead > 0.03
+
+def test_readings_are_believed_where_a_narrow_prior_is_the_likeliest() -> None:
+    # 0.034 if what a candidate has for itself gets as narrow as all else.
+    assert fmean(map(believed_ahead, range(8))) > 0.045
