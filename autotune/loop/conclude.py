@@ -1,14 +1,11 @@
-"""What a study says in the end: the decision, its evidence, and the configuration to save."""
+"""What a study decides in the end, and why. Pure."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
-from autotune.errors import FieldError
 from autotune.loop.failures import hopeless
-from autotune.loop.fingerprint import fingerprint, versions
-from autotune.loop.history import mean_rate, reading
+from autotune.loop.history import mean_rate
 from autotune.loop.ledger import Ledger, timed
 from autotune.loop.plan import (
     CONFIRMATIONS,
@@ -20,24 +17,18 @@ from autotune.loop.plan import (
 )
 from autotune.loop.rounds import Rounds, complete_rounds, rates
 from autotune.model import (
-    BestConfiguration,
     Candidate,
     Conclusion,
     DeviceKind,
-    Evidence,
-    Measurement,
     Outcome,
     Ratio,
-    SimulatedMeasurement,
     Timings,
-    Trial,
 )
 from autotune.scoring.compare import ratios
 from autotune.scoring.design import MAX_ROUNDS, MIN_ROUNDS, shown_at_least
 from autotune.scoring.looks import EARLY_SHARE
 from autotune.scoring.parity import disparity, unchecked
 from autotune.scoring.score import score
-from autotune.space.space import Space
 
 LEAST_ROUNDS = 2
 """Fewer give no interval."""
@@ -270,64 +261,4 @@ def _percent(ratio: float) -> str:
 def _interval(ratio: Ratio) -> str:
     return (
         f"{100 * ratio.confidence:.0f} % interval {_percent(ratio.low)} to {_percent(ratio.high)}"
-    )
-
-
-def evidence(plan: Plan, ledger: Ledger, decision: Decision, device: DeviceKind) -> Evidence:
-    """What speaks for `decision`. Not for Conclusion.NO_CANDIDATE."""
-    # A confirmed answer counts the interleaved launches only, of its own confirmation.
-    confirmations = [ledger.confirmations, *reversed(ledger.refuted)]
-    counted: Sequence[Trial] = ledger.trials
-    if decision.ratio:
-        own = next(rounds for rounds in confirmations if decision.compared in rounds)
-        counted = [trial for launches in own.values() for trial in launches]
-    winner = None
-    if decision.candidate != plan.baseline:
-        winner = reading(t for t in counted if t.candidate == decision.candidate)
-    return Evidence(
-        baseline=reading(t for t in counted if t.candidate == plan.baseline),
-        winner=winner,
-        ratio=decision.ratio if winner else None,
-        device=device,
-        trials=len(ledger.trials),
-        reason=decision.reason,
-        pinned=plan.spec.pinned,
-        only=plan.spec.only,
-        script=plan.spec.own_workload.script if plan.spec.own_workload else None,
-    )
-
-
-def best_configuration(
-    plan: Plan,
-    ledger: Ledger,
-    decision: Decision,
-    space: Space,
-    *,
-    run_id: str,
-    now: datetime,
-) -> BestConfiguration:
-    """`decision` as the configuration to save. Not for Conclusion.NO_CANDIDATE.
-
-    Raises FieldError for simulated trials, which say nothing of the target's instance.
-    """
-    if any(isinstance(trial.measurement, SimulatedMeasurement) for trial in ledger.trials):
-        instance = plan.spec.target.instance
-        raise FieldError("target.instance", instance, "can't be what simulated trials are about")
-    used = [t for t in ledger.trials if t.candidate == decision.candidate and t.scored]
-    last = used[-1].measurement if used else None
-    # What did nothing is not part of the answer.
-    exported = ledger.effects.idle.reduced(decision.candidate)
-    speaks = evidence(plan, ledger, decision, space.facts.device)
-    if isinstance(last, Measurement):
-        found = fingerprint(space.facts, plan.spec.target.workload, last)
-        speaks = replace(speaks, fingerprint=found)
-    return BestConfiguration(
-        target=plan.spec.target,
-        conclusion=decision.conclusion,
-        settings=space.settings(exported),
-        environment=space.environment(exported),
-        evidence=speaks,
-        versions=versions(space.facts, last) if isinstance(last, Measurement) else {},
-        run_id=run_id,
-        created_at=now,
     )

@@ -9,7 +9,8 @@ from threading import Event
 
 from autotune.executors.base import Executor, Launch, LaunchEnd
 from autotune.loop import limits
-from autotune.loop.conclude import Decision, best_configuration, decide, decide_early, evidence
+from autotune.loop.answer import best_configuration, evidence
+from autotune.loop.conclude import Decision, decide, decide_early
 from autotune.loop.failures import Streak, stuck
 from autotune.loop.fit import FittingProposals, LeftOut, memory_knowledge
 from autotune.loop.ledger import Ledger
