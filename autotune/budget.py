@@ -1,5 +1,6 @@
 """What a study may take: time, or money by the price of the machine."""
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -83,12 +84,12 @@ def least_s(device: DeviceKind, window_s: float | None = None) -> float:
 
 def check_budget(budget_s: float, device: DeviceKind, window_s: float | None = None) -> None:
     """Raises FieldError for a time in which nothing could be confirmed."""
-    least = least_s(device, window_s)
+    least = math.ceil(least_s(device, window_s))
     if budget_s < least:
         raise FieldError(
             FIELD,
             f"{budget_s:g}s",
             f"is too short: the baseline, one candidate and its confirmation in {MIN_ROUNDS} "
-            f"rounds take about {least:.0f} s here",
-            hint=f"use --budget {least:.0f}s at the very least, some minutes to try more than one",
+            f"rounds take about {least} s here",
+            hint=f"use --budget {least}s at the very least, some minutes to try more than one",
         )

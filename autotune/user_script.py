@@ -44,7 +44,12 @@ def read_script(words: Sequence[str], samples_per_step: int | None) -> UserWorkl
     Raises UserError for what is no Python script, and for misspelt settings in its arguments.
     """
     is_module = words[0] == "-m"
-    program, *arguments = words[1:] if is_module else words
+    program, *arguments = (words[1:] if is_module else words) or [""]
+    if not program:
+        raise FieldError(
+            "--", program, "names no module" if is_module else "names no script",
+            hint="autotune run … -- train.py [arguments], or -- -m package.module [arguments]",
+        )  # fmt: skip
     folder = Path.cwd()
     file = _module_file(program, folder) if is_module else _file(program, folder)
     script = Script(
@@ -76,7 +81,7 @@ def _file(program: str, folder: Path) -> Path:
             hint="give it what each rank runs: autotune run … -- train.py [arguments]",
         )  # fmt: skip
     rule = "is not a Python script" if path.is_file() else "is no file here"
-    near = [str(one.relative_to(folder)) for one in sorted(path.parent.glob("*.py"))]
+    near = [str(Path(program).parent / one.name) for one in sorted(path.parent.glob("*.py"))]
     meant = closest(program, near)
     raise FieldError("--", program, rule + (f"; did you mean {meant!r}?" if meant else ""))
 
@@ -148,6 +153,7 @@ def probe(
     counts: bool,
     folder: Path,
     cancel: Event,
+    cold: bool,
 ) -> UserWorkload:
     """`workload` with what starting it once has shown.
 
@@ -165,7 +171,7 @@ def probe(
     launch = Launch(
         spec=spec, nodes=1, ranks_per_node=ranks, directory=folder, time_limit_s=LIMIT_S
     )
-    with LocalExecutor(machine=machine, workload=workload) as executor:
+    with LocalExecutor(machine=machine, workload=workload, cold=cold) as executor:
         end = executor.run(launch, lambda _: Verdict.GO, cancel)
     if cancel.is_set():
         return workload

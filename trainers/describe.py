@@ -37,6 +37,10 @@ def main(arguments: Sequence[str]) -> None:
         answer = {"error": _said(name, error), "hint": "", "traceback": _own_traceback(error)}
     with os.fdopen(int(number), "w", encoding="utf-8") as channel:
         json.dump(answer, channel)
+    # Threads that the user's module has started are not waited for.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def describe(name: str, folder: str) -> UserWorkload:

@@ -62,7 +62,10 @@ def main(arguments: Sequence[str]) -> NoReturn:
         spec, folder = read_spec(arguments)
         run(spec, folder, Place.from_environment(), channel)
     except BaseException as error:
-        traceback.print_exc()
+        if isinstance(error, RankError):  # it says all that there is to say
+            sys.stderr.write(f"{error}\n")
+        else:
+            traceback.print_exc()
         with suppress(OSError):  # the launcher may be gone; stderr has it all
             channel.send_last(failed(_rank(), error))
         leave(1)

@@ -17,7 +17,7 @@ from autotune.cli import (
     run,
     verify,
 )
-from autotune.errors import AutotuneError, UserError
+from autotune.errors import AutotuneError, UserError, visible
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -71,9 +71,9 @@ def main() -> None:
             # Here, where a failure can still be told, and not when the interpreter has ended.
             _flush()
     except AutotuneError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(visible(f"error: {error}\n"))
         if error.hint:
-            sys.stderr.write(f"hint: {error.hint}\n")
+            sys.stderr.write(visible(f"hint: {error.hint}\n"))
         sys.exit(EXIT_USAGE if isinstance(error, UserError) else EXIT_FAILED)
     except OSError as error:
         _give_up_stdout()

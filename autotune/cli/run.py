@@ -187,7 +187,7 @@ def run(
             return
         if script:
             request = started_once(
-                request, where.place, samples_per_step, share_machine=share_machine
+                request, where.place, samples_per_step, share_machine=share_machine, cold=cold
             )
         _study(request, where, storage, format_, trackers, share_machine=share_machine)
 

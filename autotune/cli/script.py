@@ -1,6 +1,7 @@
 """What `autotune run … -- SCRIPT` does before its study: look at the script, or show commands."""
 
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ def with_script(request: Request, words: Sequence[str], samples: int | None) -> 
 
 
 def started_once(
-    request: Request, place: Place, samples: int | None, *, share_machine: bool
+    request: Request, place: Place, samples: int | None, *, share_machine: bool, cold: bool
 ) -> Request:
     """`request` with what running its script for some steps has shown. Raises UserError."""
     workload = request.own_workload
@@ -60,8 +61,9 @@ def started_once(
             workload, workload.script,
             settings=space.settings(baseline), environment=space.environment(baseline),
             machine=place.machine, ranks=space.facts.ranks, given=_given(request, samples),
-            counts=samples is None, folder=folder, cancel=cancel,
+            counts=samples is None, folder=folder, cancel=cancel, cold=cold,
         )  # fmt: skip
+    shutil.rmtree(folder, ignore_errors=True)  # kept if it failed: the log is in there
     if cancel.is_set():
         raise typer.Exit(EXIT_INTERRUPTED)
     return replace(request, own_workload=known)

@@ -82,6 +82,11 @@ def _said(end: RankEnd, failed: Failed) -> Why:
     return Why(outcome, cut(f"rank {end.rank}: {text}", action), end.rank)
 
 
+def _before_traceback(log: str) -> str:
+    """The last line that the program wrote itself: argparse, for one, says why it exits."""
+    return last_line(log.rpartition("Traceback (most recent call last)")[0])
+
+
 def _is_telling(found: Diagnosis) -> bool:
     """Vague failures are the candidate's: as the machine's they would end the study."""
     return _is_precise(found) or found.outcome.is_infeasible

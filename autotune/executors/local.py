@@ -6,14 +6,14 @@ from functools import partial
 from threading import Event
 from typing import Self
 
-from autotune.errors import ExecutorError
+from autotune.errors import ExecutorError, UserError
 from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow
 from autotune.executors.host import describe_machine
 from autotune.executors.node_agent import NodeAgent, Order
 from autotune.executors.one_trial import run_trial
 from autotune.executors.rank_starter import RankStarter
 from autotune.executors.watch import Limits
-from autotune.model import DeviceKind, Machine, Outcome, UserWorkload
+from autotune.model import DeviceKind, Machine, UserWorkload
 
 RANK_COMMAND = (sys.executable, "-m", "autotune.trainers.rank")
 
@@ -65,8 +65,10 @@ class LocalExecutor(Executor):
     def run(self, launch: Launch, on_window: OnWindow, cancel: Event) -> LaunchEnd:
         self._check(launch)
         if self._workload is not None and (changed := self._workload.changed()):
-            reason = f"{changed}: trials before and after can't be compared; start a new run"
-            return LaunchEnd(outcome=Outcome.ENVIRONMENT, reason=reason)
+            raise UserError(
+                f"{changed}: trials before and after can't be compared",
+                hint="put the file back as it was and resume the run, or start a new one",
+            )
         start = partial(self._agent.start, self._order(launch), cancel)
         end = run_trial(self._agent, start, launch, self._limits, on_window, cancel)
         return self._agent.judged(end)

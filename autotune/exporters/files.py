@@ -14,9 +14,7 @@ def file_path(text: str, field: str) -> Path:
     """The file that a person named. Raises FieldError for a folder, also one that isn't there."""
     path = Path(text)
     if os.path.basename(text) in ("", ".", "..") or path.is_dir():
-        raise FieldError(
-            field, text, "is a folder", hint=f"name a file in it: {path / 'best.yaml'}"
-        )
+        raise FieldError(field, text, "is a folder", hint=f"name a file in it: {path / 'NAME'}")
     return path
 
 

@@ -15,6 +15,8 @@ NAMES = (*SETTINGS, "global_batch")
 """What an argument may name in braces."""
 OWN = ("strategy", "reshard_after_forward", "shard_size")
 """Settings that are read back from a script which decides on them by itself."""
+DDP_BUCKET_CAP_MB = 25
+"""What a script is told for the default: torch.nn.parallel.DistributedDataParallel's own."""
 _FIELD = re.compile(r"\{(\{?)([A-Za-z_]\w*)(\}?)\}")
 
 
@@ -52,6 +54,8 @@ class Script:
         """The arguments for a trial with these settings."""
         values: dict[str, object] = {name: getattr(settings, name) for name in SETTINGS}
         values["global_batch"] = settings.global_batch(ranks)
+        if settings.bucket_cap_mb is None:
+            values["bucket_cap_mb"] = DDP_BUCKET_CAP_MB
         return [_filled(argument, values) for argument in self.arguments]
 
     def command(self, arguments: tuple[str, ...] | list[str]) -> str:

@@ -5,8 +5,15 @@ import shlex
 
 from autotune.exporters.text import shown
 from autotune.machines import LOCAL
-from autotune.model import Conclusion, Study
+from autotune.model import Conclusion, Samples, Study
 from autotune.space.knob import Searched
+
+_BATCH_OPTIONS = {
+    Samples.COUNTED: "--global-batch",
+    Samples.GIVEN: "--samples-per-step",
+    Samples.STEPS: "",
+}
+"""How the samples of a script's step are told."""
 
 
 def command(study: Study) -> str:
@@ -17,8 +24,12 @@ def command(study: Study) -> str:
         words += ["--executor", "simulated", "--landscape", spec.landscape]
     else:
         words += ["--instance", _instance(target.instance)]
-    words += ["--workload", target.workload, "--nproc", str(target.ranks_per_node)]
-    words += ["--global-batch", str(target.global_batch), "--seed", str(spec.seed)]
+    script = spec.own_workload.script if spec.own_workload else None
+    words += [] if script else ["--workload", target.workload]
+    words += ["--nproc", str(target.ranks_per_node)]
+    batch = _BATCH_OPTIONS[script.samples] if script else "--global-batch"
+    words += [batch, str(target.global_batch)] if batch else []
+    words += ["--seed", str(spec.seed)]
     optional = {
         "--budget": None if spec.budget_s is None else f"{spec.budget_s:g}s",
         "--trials": None if spec.max_trials is None else str(spec.max_trials),
@@ -33,7 +44,8 @@ def command(study: Study) -> str:
         words += ["--set", f"{name}={shown(setting)}"]
     words += ["--allow-lossy"] * spec.allow_lossy
     variables = [f"{name}={value}" for name, value in spec.environment.items()]
-    return shlex.join([*(["env", *variables] if variables else []), *words])
+    started = shlex.join([*(["env", *variables] if variables else []), *words])
+    return f"{started} -- {script.command(script.arguments)}" if script else started
 
 
 def commands(study: Study) -> list[str]:
@@ -67,8 +79,10 @@ def notes(study: Study) -> list[str]:
         if text:
             digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
             found.append(f"{option} was {name}, whose content has the SHA-256 {digest}.")
-    if spec.own_workload and spec.own_workload.digest:
-        own = spec.own_workload
+    own = spec.own_workload
+    if own and own.script:
+        found.append(f"The script is started in the folder {own.script.folder}.")
+    if own and own.digest:
         found.append(f"The workload is in {own.file}, SHA-256 {own.digest}.")
     return found
 

@@ -30,20 +30,24 @@ def skipped_of(
         no_effect=dict(end.no_effect),
         search_ended=end.search_ended,
         stopped=stopped,
-        knobs=_left_out(space),
+        knobs=_left_out(space, trials),
     )
 
 
-def _left_out(space: Space) -> Mapping[str, tuple[str, ...]]:
-    """The knobs that no candidate could differ in, by the reason."""
+def _left_out(space: Space, trials: Sequence[Trial]) -> Mapping[str, tuple[str, ...]]:
+    """The knobs that no trial differed in, by the reason."""
     groups: dict[str, list[str]] = {}
     for knob in space.knobs:
         seen = view(space, knob)
+        why = _why(space, seen.reason, seen.held_by, len(seen.values))
         if seen.searched:
-            continue
-        groups.setdefault(_why(space, seen.reason, seen.held_by, len(seen.values)), []).append(
-            knob.name
-        )
+            launched = {
+                trial.candidate[knob.name] for trial in trials if knob.name in trial.candidate
+            }
+            if len(launched) > 1:
+                continue
+            why = "not reached: the search ended before it launched another value"
+        groups.setdefault(why, []).append(knob.name)
     return {reason: tuple(names) for reason, names in groups.items()}
 
 

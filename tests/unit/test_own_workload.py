@@ -39,6 +39,8 @@ from autotune.user_workload import find_user_workload
 
 CONTEXT = autotune.Context(device=torch.device("cpu"), seed=3)
 MODULE = """
+import threading
+import time
 import torch
 from torch import nn
 import autotune
@@ -89,6 +91,10 @@ class Models:
         print("printed by the user's code")
         return build(context, global_batch=8)
 
+def threaded(context):
+    threading.Thread(target=time.sleep, args=(1e6,)).start()
+    return build(context)
+
 def leaves(context):
     raise SystemExit(0)
 
@@ -102,6 +108,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "own_models.py").write_text(MODULE)
     (path / "needs_more.py").write_text("import a_module_that_nobody_has\n")
     return path
+
+
+def test_threads_of_the_user_are_not_waited_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    found = find_user_workload("own_models:threaded")
+    assert found
+    assert found.parameters
 
 
 @pytest.mark.parametrize(

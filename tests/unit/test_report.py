@@ -20,10 +20,13 @@ from autotune.model import (
     DeviceKind,
     Outcome,
     Phase,
+    Samples,
+    Script,
     Study,
     StudySpec,
     StudyStatus,
     Trial,
+    UserWorkload,
     Window,
     encode,
 )
@@ -55,6 +58,10 @@ def trials_of(*rates: float, **changes: object) -> list[Trial]:
         )  # fmt: skip
         found.append(trial)
     return found
+
+
+def a_report_of(spec: StudySpec) -> Report:
+    return build_report(a_study(spec=spec), [], status="finished", unknown="it is a test")
 
 
 def a_report(trials: Sequence[Trial] = (), **changes: object) -> Report:
@@ -307,3 +314,39 @@ def test_a_command_says_everything_that_was_asked() -> None:
         "--global-batch 64 --seed 3 --budget 90s --trials 4 --window 0.5s --space full "
         "--strategy tpe --only a,b --set reshard=true --allow-lossy"
     )
+
+
+@pytest.mark.parametrize(
+    ("samples", "option"),
+    [
+        (Samples.COUNTED, " --global-batch 64 "),
+        (Samples.GIVEN, " --samples-per-step 64 "),
+        (Samples.STEPS, " "),
+    ],
+)
+def test_a_script_is_started_again_with_its_arguments(samples: Samples, option: str) -> None:
+    script = Script(
+        program="train it.py", arguments=("--n", "{micro_batch}"), folder="/here", samples=samples
+    )
+    own = UserWorkload(
+        name="train it.py#abc", parameters=1, blocks=0, block="", global_batch=64, module="",
+        folder="/here", file="/here/train it.py", digest="d", script=script,
+    )  # fmt: skip
+    report = a_report_of(StudySpec(target=TARGET, own_workload=own))
+    command = report.reproduce.commands[0]
+    assert command.endswith(" -- 'train it.py' --n '{micro_batch}'")
+    assert "--workload" not in command
+    assert option in command
+    assert ("64 " in command) == (option != " ")
+    assert "The script is started in the folder /here." in report.reproduce.notes
+
+
+def test_what_the_search_did_not_reach_is_named(
+    simulated: tuple[Study, MemoryStore, object],
+) -> None:
+    study, store, _ = simulated
+    trials = [t for t in store.trials(study.run_id) if t.phase is Phase.BASELINE]
+    recalled = recall(study, store)
+    report = build_report(study, trials, status="finished", end=recalled.end, space=recalled.space)
+    (reached,) = [why for why in report.skipped.knobs if why.startswith("not reached")]
+    assert "strategy" in report.skipped.knobs[reached]

@@ -43,7 +43,7 @@ def script(*arguments: str, told: tuple[str, ...] = (), **more: object) -> Scrip
         ("--n={micro_batch}", "--n=4"),
         ("{micro_batch}x{accumulation_steps}={global_batch}", "4x2=16"),
         ("{strategy}", "ddp"),
-        ("{static_graph} {bucket_cap_mb}", "false none"),
+        ("{static_graph} {bucket_cap_mb} {shard_size}", "false 25 none"),
         ('{"batch": {micro_batch}}', '{"batch": 4}'),
         ('{"batch":{"size":{micro_batch}}}', '{"batch":{"size":4}}'),
         ("{{micro_batch}}", "{micro_batch}"),
@@ -97,6 +97,11 @@ def test_what_a_script_decides_is_the_only_value() -> None:
         (["trian.py"], "is no file here; did you mean 'train.py'"),
         (["torchrun", "train.py"], "is a launcher"),
         (["run.sh"], "is not a Python script"),
+        (["/nowhere/train.py"], "is no file here"),
+        (["../trian.py"], "is no file here; did you mean '../train.py'"),
+        ([""], "names no script"),
+        (["-m"], "names no module"),
+        (["/"], "is no file here"),
     ],
 )
 def test_what_is_no_script_is_refused(
@@ -104,6 +109,7 @@ def test_what_is_no_script_is_refused(
 ) -> None:
     (tmp_path / "train.py").write_text("")
     (tmp_path / "run.sh").write_text("")
+    (tmp_path.parent / "train.py").write_text("")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FieldError, match=rule):
         read_script(words, None)

@@ -211,7 +211,10 @@ def why_none(script: Script, current: Session) -> str:
 def _elsewhere() -> str:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     if used.ru_maxrss * 1024 < CHILD_BYTES and not process.children():
-        return " of torch.optim in the process that autotune started"
+        return (
+            " of torch.optim in the process that autotune started, which is to train as a rank of "
+            "torchrun's does; what has other optimizers says of its steps by autotune.trial"
+        )
     return (
         " in the process that autotune started, and it started processes of its own: autotune "
         "starts the ranks itself, as torchrun does, so give it what each rank runs"
