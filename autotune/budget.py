@@ -84,8 +84,8 @@ def least_s(device: DeviceKind, window_s: float | None = None) -> float:
 
 def check_budget(budget_s: float, device: DeviceKind, window_s: float | None = None) -> None:
     """Raises FieldError for a time in which nothing could be confirmed."""
-    least = math.ceil(least_s(device, window_s))
-    if budget_s < least:
+    if budget_s < least_s(device, window_s):
+        least = math.ceil(least_s(device, window_s))
         raise FieldError(
             FIELD,
             f"{budget_s:g}s",

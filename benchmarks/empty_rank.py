@@ -11,7 +11,8 @@ import torch.distributed as dist
 from autotune.model import Measurement, TrialSpec, Window, decode
 from autotune.model.protocol import Finished, Started
 from autotune.trainers.channel import Channel
-from autotune.trainers.rank import leave, prepare_process
+from autotune.trainers.process import leave
+from autotune.trainers.rank import prepare_process
 from autotune.trainers.rendezvous import Place, join
 
 

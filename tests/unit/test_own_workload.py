@@ -22,7 +22,6 @@ from autotune.executors.local import LocalExecutor
 from autotune.model import (
     DeviceKind,
     Dtype,
-    Outcome,
     ShardingStrategy,
     TrainingSettings,
     TrialSpec,
@@ -218,10 +217,12 @@ def test_a_changed_file_ends_the_study(folder: Path, tmp_path: Path) -> None:
         ),
         nodes=1, ranks_per_node=1, directory=tmp_path / "trial", time_limit_s=60.0,
     )  # fmt: skip
-    with LocalExecutor(workload=own, cold=True) as executor:
-        end = executor.run(launch, lambda window: Verdict.GO, Event())
-    assert end.outcome is Outcome.ENVIRONMENT
-    assert "can't be read any more" in end.reason
+    with (
+        LocalExecutor(workload=own, cold=True) as executor,
+        pytest.raises(UserError, match="can't be read any more") as caught,
+    ):
+        executor.run(launch, lambda window: Verdict.GO, Event())
+    assert "put the file back as it was and resume" in caught.value.hint
 
 
 def test_batches_are_the_same_samples_however_they_are_asked_for() -> None:
