@@ -30,8 +30,11 @@ class Progress(Observer):
 
     def resumed(self, trials: Iterable[Trial]) -> None:
         """Begin with what was measured before."""
-        for trial in trials:
+        kept = list(trials)
+        for trial in kept:
             self._seen(trial)
+        if kept:
+            self.say(f"{len(kept)} trial{'s' * (len(kept) > 1)} of before kept")
 
     def say(self, text: str) -> None:
         """Print a line; a study doesn't end because nobody can read it."""
@@ -86,7 +89,7 @@ class Progress(Observer):
         self._seen(trial)
         parts = [
             _rate([window.samples_per_second for window in measurement.windows]),
-            f"best so far {self._best:,.1f}",
+            f"best reading {self._best:,.1f}",
         ]
         remaining_s = self._start.remaining_s if self._start else None
         if remaining_s is not None:

@@ -183,7 +183,7 @@ def test_a_run_under_ulimit_says_what_it_left_out(tmp_path: Path) -> None:
         assert limited.stdout is not None
         said = ""
         # The rest of the study would be more of the same.
-        while "best so far" not in said and (line := limited.stdout.readline()):
+        while "best reading" not in said and (line := limited.stdout.readline()):
             said += line
         limited.send_signal(signal.SIGINT)
         said += limited.communicate()[0]

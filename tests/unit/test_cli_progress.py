@@ -51,13 +51,14 @@ def test_a_trials_speed_is_the_one_of_its_score_and_of_the_tables() -> None:
     expected = score(ended.measurement).samples_per_second
     text = told(ended)
     assert figure(r"([\d,.]+) samples/s", text) == pytest.approx(expected, rel=1e-3)
-    assert figure(r"best so far ([\d,.]+)", text) == pytest.approx(expected, rel=1e-3)
+    assert figure(r"best reading ([\d,.]+)", text) == pytest.approx(expected, rel=1e-3)
 
 
 def test_a_resumed_study_goes_on_from_its_best() -> None:
     failed = a_trial(outcome=Outcome.PRUNED, measurement=trial(0.001).measurement)
     text = told(trial(0.2), before=[trial(0.2), trial(0.1), failed])
-    assert figure(r"best so far ([\d,.]+)", text) == 1000.0
+    assert figure(r"best reading ([\d,.]+)", text) == 1000.0
+    assert text.startswith("3 trials of before kept\n")
 
 
 def test_the_baseline_is_called_what_it_is() -> None:
