@@ -122,7 +122,9 @@ def test_a_machine_that_always_fails_ends_the_study_and_is_named(outcome: Outcom
 
 
 # Memory that ran out isn't launched ten times: what needs as much is known not to fit.
-@pytest.mark.parametrize("outcome", set(INFEASIBLE) - {Outcome.OUT_OF_MEMORY, Outcome.DIVERGED})
+@pytest.mark.parametrize(
+    "outcome", sorted(set(INFEASIBLE) - {Outcome.OUT_OF_MEMORY, Outcome.DIVERGED})
+)
 def test_when_nothing_works_the_study_ends_and_names_the_failure(outcome: Outcome) -> None:
     store = MemoryStore()
     end, trials, _ = run(failing(*ShardingStrategy, outcome=outcome), store, max_trials=100)

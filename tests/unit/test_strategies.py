@@ -103,7 +103,7 @@ def test_the_seed_decides(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", set(NAMES) - {"grid", "staged"})
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"grid", "staged"}))
 def test_another_seed_searches_another_way(name: str) -> None:
     other = search(build_strategy(name, SPACES["conditional"], 2), speed, 8)
     assert other != searched(name, "conditional")[:8]
