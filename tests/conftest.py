@@ -12,6 +12,7 @@ GROUPS = {"e2e": "studies", "integration": "studies", "faults": "faults"}
 which few are to run beside each other. The others' tests go wherever there is room."""
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The groups first: what is long and in one piece is not to be the last to start."""
     for item in items:

@@ -237,18 +237,18 @@ def test_a_run_has_one_controller(home: Home) -> None:
 def test_two_studies_do_not_measure_each_other(home: Home) -> None:
     with home.start(*RUN) as process:
         wait_for_ranks(process.pid)
-        refused = home.call(*RUN, expect=2)
-        assert f"(pid {process.pid})" in refused.stderr
-        assert "--share-machine" in refused.stderr
-        (only,) = json.loads(home.call("runs", "--format", "json").stdout)
-        assert only["run"] in refused.stderr
-        process.send_signal(signal.SIGSTOP)
+        process.send_signal(signal.SIGSTOP)  # it would have ended before the others have looked
         try:
+            refused = home.call(*RUN, expect=2)
+            (only,) = json.loads(home.call("runs", "--format", "json").stdout)
             shared = interrupted_after_one_trial(home, "--share-machine", "--output", "shared.yaml")
         finally:
             process.send_signal(signal.SIGCONT)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
+    assert f"(pid {process.pid})" in refused.stderr
+    assert "--share-machine" in refused.stderr
+    assert only["run"] in refused.stderr
     name = f"run {only['run']} (pid {process.pid})"
     assert f"shared     the machine, with {name}" in shared
     assert read(home.path / "shared.yaml").evidence.shared_with == (name,)
