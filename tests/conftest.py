@@ -7,19 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-GROUPS = {"e2e": "studies", "integration": "studies", "faults": "faults"}
-"""Folders whose tests follow each other in one process of pytest-xdist: they have real trials, of
-which few are to run beside each other. The others' tests go wherever there is room."""
+REAL_TRIALS = ("e2e", "faults", "integration")
+"""Folders of tests that take long."""
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The groups first: what is long and in one piece is not to be the last to start."""
-    for item in items:
-        group = GROUPS.get(item.path.relative_to(Path(__file__).parent).parts[0])
-        if group is not None:
-            item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    """Those first: of two processes none is to be left with a long file in the end."""
+    here = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in REAL_TRIALS)
 
 
 @pytest.fixture(scope="session", autouse=True)
