@@ -25,7 +25,7 @@ run: .venv/installed
 	$(BIN)/autotune run --instance local --budget 2m $(RUN_ARGS)
 
 test: .venv/installed-dev
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --cov --cov-report=term:skip-covered \
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered \
 		-m "not long" $(TEST_ARGS)
 
 test-long: .venv/installed-dev
