@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autotune.cli.on_ray import Cluster, ClusterOptions, chosen_cluster
+from autotune.cli.on_ray import ClusterOptions, chosen_cluster, for_cluster
 from autotune.cli.options import ExecutorName
 from autotune.errors import FieldError, UserError
 from autotune.executors.rank_environment import carried_environment
@@ -95,10 +95,9 @@ def test_the_command_that_resumes_names_the_cluster() -> None:
 
 def test_a_request_holds_only_what_ranks_elsewhere_will_see() -> None:
     options = ClusterOptions(nodes=2, address=None)
-    executor: Any = None
     # Ray's own, in a job: it isn't the person's.
     around = {"OMP_NUM_THREADS": "1", "NCCL_ALGO": "Ring"}
-    request = Cluster(executor=executor, options=options).taken(Request(environment=around))
+    request = for_cluster(Request(environment=around), options)
     assert (request.environment, request.assumed) == ({"NCCL_ALGO": "Ring"}, {"nodes": "2"})
 
 
