@@ -5,6 +5,7 @@ candidates fail, so that nothing is confirmed; the study's answer is the baselin
 """
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,8 +103,8 @@ def test_nothing_is_left(ended: Ended) -> None:
 
 def test_what_a_trial_left_is_ended_removed_and_shown(ended: Ended) -> None:
     left = ended[0]["left_behind"]
-    # The two children, and Python's own process that keeps account of shared memory.
-    assert "3 processes that outlived the ranks, ended" in left
+    # The two children, and unless it was quicker to end Python's own accountant of shared memory.
+    assert re.match("[23] processes that outlived the ranks, ended; ", left)
     assert "of shared memory (" in left
     assert "removed" in left
     assert f"by trial 0: {left}" in ended.shown
