@@ -107,14 +107,6 @@ def quoted(value: object, limit: int = 120) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def visible(text: str) -> str:
-    """`text` for a terminal: of what isn't printable, line breaks and tabs alone stay as they are.
-
-    Files and logs come from others; escape sequences in them could have a message say anything.
-    """
-    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
-
-
 def closest(text: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """What `text` was most likely meant to be, whatever its case; empty if nothing resembles it.
 

@@ -97,7 +97,7 @@ class RayNode:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        self._process.wait()
+        self._process.wait(timeout=60)
         self._process = None
 
 

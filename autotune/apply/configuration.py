@@ -1,6 +1,7 @@
 """`autotune.load`: a saved configuration, applied to a training script by the trials' own code."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,8 +37,30 @@ def load(path: str | os.PathLike[str], *, force: bool = False) -> "Configuration
     return Configuration(best=best, force=force)
 
 
+class BySettings(ABC):
+    """What follows from settings alone, wherever they come from."""
+
+    @property
+    @abstractmethod
+    def settings(self) -> TrainingSettings: ...
+
+    @property
+    def micro_batch(self) -> int:
+        """Samples for each rank in one forward and backward."""
+        return self.settings.micro_batch
+
+    @property
+    def accumulation_steps(self) -> int:
+        """Micro-batches for each optimizer step."""
+        return self.settings.accumulation_steps
+
+    def accumulation(self, model: nn.Module) -> Accumulation:
+        """What runs the micro-batches of the wrapped `model`, reducing gradients once a step."""
+        return Accumulation(model, self.settings, device_of_model(model))
+
+
 @dataclass(frozen=True, kw_only=True)
-class Configuration:
+class Configuration(BySettings):
     """What was found fastest, as a training script uses it; see docs/use_in_scripts.md."""
 
     best: BestConfiguration
@@ -56,16 +79,6 @@ class Configuration:
     def target(self) -> Target:
         """What it was measured for."""
         return self.best.target
-
-    @property
-    def micro_batch(self) -> int:
-        """Samples for each rank in one forward and backward."""
-        return self.settings.micro_batch
-
-    @property
-    def accumulation_steps(self) -> int:
-        """Micro-batches for each optimizer step."""
-        return self.settings.accumulation_steps
 
     def apply_env(self) -> None:
         """Set the variables, the number of threads and the binding to cores of this process.
@@ -102,10 +115,6 @@ class Configuration:
         if other := other_model(self.best, parameters(model)):
             warn(other)
         return parallelize(ModelLayers(model=model, blocks=found), self.settings, device)
-
-    def accumulation(self, model: nn.Module) -> Accumulation:
-        """What runs the micro-batches of the wrapped `model`, reducing gradients once a step."""
-        return Accumulation(model, self.settings, device_of_model(model))
 
     @property
     def _needs_blocks(self) -> bool:

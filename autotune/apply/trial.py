@@ -11,10 +11,9 @@ from typing import Self
 import torch
 from torch import nn
 
-from autotune.apply.configuration import Configuration, device_of_model, load
+from autotune.apply.configuration import BySettings, Configuration, device_of_model, load
 from autotune.errors import FieldError
 from autotune.model import TrainingSettings
-from autotune.trainers.accumulation import Accumulation
 from autotune.trainers.layers import ModelLayers, find_blocks
 from autotune.trainers.parallelize import parallelize
 from autotune.trainers.script import session
@@ -63,22 +62,16 @@ def trial(*, samples_per_step: int | None = None) -> ScriptTrial:
     return ScriptTrial(samples_per_step)
 
 
-class Current:
+class Current(BySettings):
     """The configuration that holds now: the trial's, that of AUTOTUNE_CONFIG, or the defaults."""
 
     def __init__(self, settings: TrainingSettings, configuration: Configuration | None) -> None:
-        self.settings = settings
+        self._settings = settings
         self._configuration = configuration
 
     @property
-    def micro_batch(self) -> int:
-        """Samples for each rank in one forward and backward."""
-        return self.settings.micro_batch
-
-    @property
-    def accumulation_steps(self) -> int:
-        """Micro-batches for each optimizer step."""
-        return self.settings.accumulation_steps
+    def settings(self) -> TrainingSettings:
+        return self._settings
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -96,10 +89,6 @@ class Current:
             return self._configuration.parallelize(model)
         layers = ModelLayers(model=model, blocks=find_blocks(model))
         return parallelize(layers, self.settings, device_of_model(model))
-
-    def accumulation(self, model: nn.Module) -> Accumulation:
-        """As `Configuration.accumulation`, by the settings of now."""
-        return Accumulation(model, self.settings, device_of_model(model))
 
 
 def current(*, micro_batch: int = 1) -> Current:

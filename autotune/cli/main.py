@@ -17,7 +17,8 @@ from autotune.cli import (
     run,
     verify,
 )
-from autotune.errors import AutotuneError, UserError, visible
+from autotune.cli.render import visible
+from autotune.errors import AutotuneError, UserError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

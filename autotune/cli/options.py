@@ -116,6 +116,37 @@ BatchOption = Annotated[
         "Default: the workload's.",
     ),
 ]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--budget",
+        metavar="DURATION|USD",
+        help="For the whole study: wall time such as 90s, 30m or 2h, or money such as 20usd, "
+        "by the instance's price. Default: 10m, or none with --trials.",
+    ),
+]
+TrialsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--trials",
+        min=1,
+        help="Candidates to try in the search; the baseline and the confirmation of the "
+        "finalists come on top.",
+    ),
+]
+SeedOption = Annotated[
+    int,
+    typer.Option("--seed", min=0, max=2**32 - 1, help="Of the search, the model and the data."),
+]
+WindowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--window",
+        metavar="DURATION",
+        help="Length of a measured window, of which a trial has three to five. Longer ones for "
+        "steps that take seconds. Default: 0.25s.",
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(

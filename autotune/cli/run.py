@@ -12,6 +12,7 @@ from autotune.cli.on_ray import chosen_cluster, for_cluster
 from autotune.cli.options import (
     AddressOption,
     BatchOption,
+    BudgetOption,
     ColdOption,
     DryRunOption,
     ExecutorName,
@@ -31,11 +32,14 @@ from autotune.cli.options import (
     OutputOption,
     SamplesOption,
     ScriptArgument,
+    SeedOption,
     SetOption,
     ShareOption,
     SpaceOption,
     StorageOption,
     StrategyOption,
+    TrialsOption,
+    WindowOption,
     WorkloadOption,
     assignments,
     names,
@@ -71,37 +75,10 @@ def run(
     workload: WorkloadOption = "tiny",
     nproc: NprocOption = None,
     global_batch: BatchOption = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            "--budget",
-            metavar="DURATION|USD",
-            help="For the whole study: wall time such as 90s, 30m or 2h, or money such as 20usd, "
-            "by the instance's price. Default: 10m, or none with --trials.",
-        ),
-    ] = None,
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            "--trials",
-            min=1,
-            help="Candidates to try in the search; the baseline and the confirmation of the "
-            "finalists come on top.",
-        ),
-    ] = None,
-    seed: Annotated[
-        int,
-        typer.Option("--seed", min=0, max=2**32 - 1, help="Of the search, the model and the data."),
-    ] = 0,
-    window: Annotated[
-        str | None,
-        typer.Option(
-            "--window",
-            metavar="DURATION",
-            help="Length of a measured window, of which a trial has three to five. Longer ones for "
-            "steps that take seconds. Default: 0.25s.",
-        ),
-    ] = None,
+    budget: BudgetOption = None,
+    trials: TrialsOption = None,
+    seed: SeedOption = 0,
+    window: WindowOption = None,
     storage: StorageOption = None,
     output: OutputOption = None,
     format_: FormatOption = Format.TABLE,

@@ -8,8 +8,18 @@ from threading import Event
 from types import TracebackType
 from typing import Self
 
-from autotune.model import AnyMeasurement, Machine, Outcome, TrialSpec, Window
+from autotune.errors import UserError
+from autotune.model import AnyMeasurement, Machine, Outcome, TrialSpec, UserWorkload, Window
 from autotune.model.protocol import Verdict
+
+
+def check_unchanged(workload: UserWorkload | None) -> None:
+    """Raises UserError if the user's file is another one than when the study began."""
+    if workload is not None and (changed := workload.changed()):
+        raise UserError(
+            f"{changed}: trials before and after can't be compared",
+            hint="put the file back as it was and resume the run, or start a new one",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,8 @@ _KINDS = {
     FailureKind.ERROR: Outcome.CRASHED,
 }
 _OWN = ("", "RankError")
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+"""What Python writes between the tracebacks of exceptions that led to each other."""
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 """No failure of a program's own ends it by these."""
 
@@ -71,6 +73,8 @@ def _said(end: RankEnd, failed: Failed) -> Why:
     # The name of one of autotune's own exceptions says nothing to whoever reads this.
     name = "" if failed.exception in _OWN else f"{failed.exception}: "
     text = " ".join(f"{name}{failed.message}".split()).removesuffix(":")
+    if failed.exception == SystemExit.__name__ and (said := _before_traceback(end.log_end)):
+        text = f"{text}; it said: {said}"
     outcome = _KINDS[failed.kind]
     found = diagnose([Log.of(text)])
     if found is not None and not found.is_precise:
@@ -84,7 +88,11 @@ def _said(end: RankEnd, failed: Failed) -> Why:
 
 def _before_traceback(log: str) -> str:
     """The last line that the program wrote itself: argparse, for one, says why it exits."""
-    return last_line(log.rpartition("Traceback (most recent call last)")[0])
+    said = _CHAINED[0]
+    while said.startswith(_CHAINED):
+        log = log.rpartition("Traceback (most recent call last)")[0]
+        said = last_line(log)
+    return said
 
 
 def _is_telling(found: Diagnosis) -> bool:

@@ -6,8 +6,8 @@ from functools import partial
 from threading import Event
 from typing import Self
 
-from autotune.errors import ExecutorError, UserError
-from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow
+from autotune.errors import ExecutorError
+from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow, check_unchanged
 from autotune.executors.host import describe_machine
 from autotune.executors.node_agent import NodeAgent, Order
 from autotune.executors.one_trial import run_trial
@@ -64,11 +64,7 @@ class LocalExecutor(Executor):
 
     def run(self, launch: Launch, on_window: OnWindow, cancel: Event) -> LaunchEnd:
         self._check(launch)
-        if self._workload is not None and (changed := self._workload.changed()):
-            raise UserError(
-                f"{changed}: trials before and after can't be compared",
-                hint="put the file back as it was and resume the run, or start a new one",
-            )
+        check_unchanged(self._workload)
         start = partial(self._agent.start, self._order(launch), cancel)
         end = run_trial(self._agent, start, launch, self._limits, on_window, cancel)
         return self._agent.judged(end)

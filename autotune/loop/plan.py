@@ -106,8 +106,7 @@ class Plan:
         if not finalists or not ledger.has_measured(self.baseline):
             return MIN_ROUNDS
         gain = self._contest(ledger).beliefs.sure_gain(finalists[0], self.baseline)
-        error_share = CONFIRMATIONS[len(ledger.refuted)] / len(finalists)
-        return rounds_needed(noise.launch, gain, error_share)
+        return rounds_needed(noise.launch, gain, CONFIRMATIONS[len(ledger.refuted)])
 
     def _contest(self, ledger: Ledger) -> Contest:
         """Of the trials before confirmation: worked out once for each number of them."""

@@ -204,4 +204,4 @@ def test_ranks_end_when_their_driver_does(
         wait_for(0, mark, LIMIT_S)
     finally:
         driver.kill()
-        driver.wait()
+        driver.wait(timeout=60)

@@ -77,4 +77,5 @@ def test_without_matplotlib_the_extra_is_named_and_the_others_work(
         canvas.check_drawing()
     call("report", "latest", "--to", "md", "--storage", storage)
     # The study has knobs that this version doesn't have, so that it can't be replayed.
-    assert "What wasn't launched is not known here: " in capsys.readouterr().out
+    why = "What wasn't launched is not known here: --set: 'reshard' is no knob"
+    assert why in capsys.readouterr().out

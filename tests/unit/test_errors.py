@@ -2,7 +2,7 @@
 
 import pytest
 
-from autotune.errors import ABSENT, FieldError, closest, visible
+from autotune.errors import ABSENT, FieldError, closest
 from autotune.space.instances import load_instances
 
 
@@ -39,7 +39,3 @@ def test_a_long_list_is_left_out_beside_a_suggestion() -> None:
         "knob: 'knop_17' is unknown; did you mean 'knob_17'?"
     )
     assert "knob_39" in str(FieldError("knob", "zzz", "is unknown", alternatives=many))
-
-
-def test_a_terminal_gets_no_escape_sequences() -> None:
-    assert visible("one\n\ttwo é\x1b[2K\r\u202e") == "one\n\ttwo é\\x1b[2K\\r\\u202e"

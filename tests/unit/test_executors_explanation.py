@@ -194,3 +194,25 @@ def test_a_rank_cannot_cancel_its_trial(log: str) -> None:
     end = end_of(rank(0, 1, log, failed=interrupted))
     assert end.outcome is Outcome.CRASHED
     assert end.failed_rank == 0
+
+
+def test_a_script_that_exits_has_its_own_last_words_in_the_reason() -> None:
+    log = (
+        "usage: train.py [-h] [--bucket BUCKET]\n"
+        "train.py: error: argument --bucket: invalid int value: 'none'\n"
+        "Traceback (most recent call last):\n"
+        '  File "argparse.py", line 2536, in _get_value\n'
+        "ValueError: invalid literal for int() with base 10: 'none'\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        "Traceback (most recent call last):\n"
+        '  File "argparse.py", line 2640, in exit\n'
+        "SystemExit: 2\n"
+    )
+    end = end_of(rank(0, 1, log, failed=said("SystemExit", "2 (train.py:18, in main)")))
+    assert end.outcome is Outcome.CRASHED
+    assert end.reason == (
+        "rank 0: SystemExit: 2 (train.py:18, in main); it said: "
+        "train.py: error: argument --bucket: invalid int value: 'none'"
+    )
+    other = end_of(rank(0, 1, log, failed=said("ValueError", "no")))
+    assert "it said" not in other.reason

@@ -34,7 +34,7 @@ from autotune.trainers.script import found, session
 from autotune.trainers.script.counts import Counts, watch
 from autotune.trainers.script.edges import Edges
 from autotune.trainers.script.meter import Check, Meter
-from autotune.trainers.script.session import Done, Session
+from autotune.trainers.script.session import Session
 from autotune.trainers.uptake import agreed, merged_readback, nccl_facts, own_readback, uptake
 from autotune.trainers.versions import versions
 
@@ -56,22 +56,19 @@ def run_script(
     be_like_torchrun(spec, place)
     try:
         execute(script, script.rendered(spec.settings, place.ranks))
-    except Done:
-        pass
-    except SystemExit as error:
-        if not current.meter.is_over and error.code not in (None, 0):
-            raise
-    except BaseException:
-        if not current.meter.is_over:
+    except BaseException as error:
+        left_well = isinstance(error, SystemExit) and error.code in (None, 0)
+        if not (current.meter.is_over or left_well):
             raise
     if current.meter.is_over:
         leave(0)
     # Nothing of autotune's has failed: a traceback would only hide what the script has said last.
-    sys.stderr.write(f"autotune: {why_none(script, current)}\n")
+    why = why_none(script, current)
+    sys.stderr.write(f"autotune: {why}\n")
     channel.send_last(
         Failed(
             rank=place.rank, kind=FailureKind.NO_METRIC, exception="",
-            message=why_none(script, current), traceback="",
+            message=why, traceback="",
         )
     )  # fmt: skip
     leave(1)

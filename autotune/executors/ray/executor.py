@@ -10,7 +10,7 @@ from typing import Self
 from ray.exceptions import RayError
 
 from autotune.errors import ExecutorError
-from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow
+from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow, check_unchanged
 from autotune.executors.one_trial import run_trial
 from autotune.executors.rank_environment import carried_environment
 from autotune.executors.ray.actor import AgentOptions, NodeFacts
@@ -101,6 +101,7 @@ class RayExecutor(Executor):
 
     def run(self, launch: Launch, on_window: OnWindow, cancel: Event) -> LaunchEnd:
         self._check(launch)
+        check_unchanged(self._options.workload)
         if cancel.is_set():
             reason = "ended because the run was stopped"
             return LaunchEnd(outcome=Outcome.CANCELLED, reason=reason)

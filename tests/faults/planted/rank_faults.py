@@ -162,12 +162,14 @@ def leave_things_behind() -> None:
 
     def leave() -> None:
         import tempfile
+        from multiprocessing.resource_tracker import getfd
         from multiprocessing.shared_memory import SharedMemory
 
-        for own_session in (False, True):
-            subprocess.Popen(["sleep", "600"], start_new_session=own_session)
-        os.write(tempfile.mkstemp()[0], b"left")
         globals()["_held"] = SharedMemory(create=True, size=2**20)
+        # Python's own process that keeps account of it lives as long as they hold its pipe.
+        for own_session in (False, True):
+            subprocess.Popen(["sleep", "600"], start_new_session=own_session, pass_fds=(getfd(),))
+        os.write(tempfile.mkstemp()[0], b"left")
         Path(f"/dev/shm/torch_{os.getpid()}_1_0").write_bytes(b"left")
 
     only_1(leave)
