@@ -131,10 +131,10 @@ def own(trials: int, strategy_name: str) -> None:
         clock=clock,
     ).run()
     rows: list[list[object]] = []
-    for last in (100, 1000, 10_000):
-        # A strategy may end by itself.
-        if last <= len(watch.gaps_s):
-            rows.append([last, *_milliseconds(watch.gaps_s[last - 100 : last])])
+    # A strategy may end by itself before.
+    reached = len(watch.gaps_s)
+    for last in sorted({reached, *(n for n in (100, 1000, 10_000) if n < reached)}):
+        rows.append([last, *_milliseconds(watch.gaps_s[max(0, last - 100) : last])])
     table(["trials", "median, ms", "p99, ms"], rows)
 
 
