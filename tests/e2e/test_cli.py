@@ -16,6 +16,7 @@ import yaml
 
 from autotune.exporters.document import read
 from autotune.model import Conclusion
+from tests import warm_command
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 AUTOTUNE = [sys.executable, "-m", "autotune"]
@@ -39,11 +40,10 @@ class Home:
         )
 
     def call(self, *arguments: str, expect: int = 0) -> "subprocess.CompletedProcess[str]":
-        with self.start(*arguments) as process:
-            stdout, stderr = process.communicate(timeout=240)
-        assert process.returncode == expect, stderr
-        assert "Traceback" not in stderr
-        return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
+        done = warm_command.call(self.path, *arguments, environment=self.environment)
+        assert done.returncode == expect, done.stderr
+        assert "Traceback" not in done.stderr
+        return done
 
 
 @pytest.fixture

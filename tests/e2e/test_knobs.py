@@ -3,13 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-AUTOTUNE = [sys.executable, "-m", "autotune"]
+from tests import warm_command
+
 OWN = "knobs:\n  - name: bucket_cap_mb\n    choices: [{value: default}, {value: 10}]\n"
 
 
@@ -17,11 +17,8 @@ def call(
     folder: Path, *arguments: str, expect: int = 0, **environment: str
 ) -> "subprocess.CompletedProcess[str]":
     clean = {name: value for name, value in os.environ.items() if "NCCL" not in name}
-    done = subprocess.run(
-        [*AUTOTUNE, *arguments],
-        cwd=folder, env={**clean, "AUTOTUNE_HOME": str(folder / "data"), **environment},
-        capture_output=True, text=True, check=False, timeout=200,
-    )  # fmt: skip
+    ours = {"AUTOTUNE_HOME": str(folder / "data"), **environment}
+    done = warm_command.call(folder, *arguments, environment={**clean, **ours})
     assert done.returncode == expect, done.stderr
     assert "Traceback" not in done.stderr
     return done

@@ -3,11 +3,12 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests import warm_command
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "train.py"
 TOLD = ("--micro-batch", "{micro_batch}", "--accumulate", "{accumulation_steps}")
@@ -20,16 +21,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "autotune", "run", "--instance", "local", "--nproc", "2",
-         *arguments],
-        cwd=folder,
-        env={**os.environ, "AUTOTUNE_HOME": str(folder / "data")},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )  # fmt: skip
+    environment = {**os.environ, "AUTOTUNE_HOME": str(folder / "data")}
+    here = ("--instance", "local", "--nproc", "2")
+    return warm_command.call(folder, "run", *here, *arguments, environment=environment)
 
 
 def test_a_script_is_tuned_and_saved(folder: Path) -> None:
