@@ -21,7 +21,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "AUTOTUNE_HOME": str(folder / "data")}
+    # Where a script fails, its log is kept.
+    own = {"AUTOTUNE_HOME": str(folder / "data"), "TMPDIR": str(folder)}
+    environment = {**os.environ, **own}
     here = ("--instance", "local", "--nproc", "2")
     return warm_command.call(folder, "run", *here, *arguments, environment=environment)
 
