@@ -17,12 +17,13 @@ RUN_ARGS ?=
 TEST_ARGS ?=
 
 BIN := .venv/bin
-INSTALL := $(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt
+# Python compiles what is imported when it is: all that there is would take minutes.
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile $(PIP_ARGS) --constraint constraints.txt
 
 # Files stay whole: their tests share what is expensive. tests/conftest.py has their order.
 PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not long"
 
-.PHONY: run test test-long cov check clean
+.PHONY: run test test-long cov check lint types clean
 .DELETE_ON_ERROR:
 
 run: .venv/installed
@@ -37,11 +38,15 @@ test-long: .venv/installed-dev
 cov: .venv/installed-dev
 	$(PYTEST) --cov --cov-report=term:skip-covered $(TEST_ARGS)
 
-check: .venv/installed-dev
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+check: lint types
+
+types: .venv/installed-dev
 	$(BIN)/mypy
 	$(BIN)/mypy scripts benchmarks
+
+lint: .venv/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_docs.py
 	$(BIN)/python scripts/check_pins.py
