@@ -64,7 +64,7 @@ class _Parent:
     def run(self, order: Mapping[str, object], limit_s: float) -> int:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
-        pid = self._answer(60)
+        pid = self._answer(limit_s)
         try:
             return self._answer(limit_s)
         except TimeoutError:
