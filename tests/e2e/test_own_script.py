@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    # Where a script fails, its log is kept.
-    own = {"AUTOTUNE_HOME": str(folder / "data"), "TMPDIR": str(folder)}
+    # Of a script that fails the log is kept; and its path is short, for sockets.
+    kept = Path(tempfile.gettempdir()) / "kept"
+    kept.mkdir(exist_ok=True)
+    own = {"AUTOTUNE_HOME": str(folder / "data"), "TMPDIR": str(kept)}
     environment = {**os.environ, **own}
     here = ("--instance", "local", "--nproc", "2")
     return warm_command.call(folder, "run", *here, *arguments, environment=environment)
