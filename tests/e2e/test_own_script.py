@@ -70,6 +70,8 @@ def test_a_mistake_in_the_script_is_shown_at_once(folder: Path) -> None:
     assert done.returncode == 2
     assert "object has no attribute 'missing' (train.py:" in done.stderr
     assert "model.missing()" in done.stderr
+    log = Path(done.stderr.partition("the whole log: ")[2].strip())
+    assert "model.missing()" in log.read_text()
     wrong = run(folder, "--global-batch", "64", "--", "train.py", "--micro-batch", "8")
     assert wrong.returncode == 2
     assert "--global-batch: 64 is not what train.py trains on" in wrong.stderr
