@@ -6,6 +6,7 @@ of how the command starts, or is ended, start a Python instead.
 """
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -88,6 +89,7 @@ class _Parent:
 def serve() -> None:
     """Fork a process for each line of JSON, and write its pid, then its exit code."""
     importlib.import_module("autotune.cli.main")
+    gc.freeze()  # what is never looked at isn't copied
     for line in iter(sys.stdin.readline, ""):
         if not (pid := os.fork()):
             _become(json.loads(line))
