@@ -3,6 +3,7 @@
 #   make run        install, then tune a small workload on this machine
 #   make test       install what the tests need on top, then run them all
 #   make test-long  the tests with hundreds of trials or kills
+#   make cov        the tests of `make test` again, and which lines they reach; takes about twice as long
 #   make check      formatting, lint, strict types, import contract, links in the docs, pins, Dockerfile
 #   make clean      remove everything that the above made
 #
@@ -16,26 +17,36 @@ RUN_ARGS ?=
 TEST_ARGS ?=
 
 BIN := .venv/bin
-INSTALL := $(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt
+# Python compiles what is imported when it is: all that there is would take minutes.
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile $(PIP_ARGS) --constraint constraints.txt
 
-.PHONY: run test test-long check clean
+# Files stay whole: their tests share what is expensive. tests/conftest.py has their order.
+PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not long"
+
+.PHONY: run test test-long cov check lint types clean
 .DELETE_ON_ERROR:
 
 run: .venv/installed
 	$(BIN)/autotune run --instance local --budget 2m $(RUN_ARGS)
 
 test: .venv/installed-dev
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered \
-		-m "not long" $(TEST_ARGS)
+	$(PYTEST) $(TEST_ARGS)
 
 test-long: .venv/installed-dev
 	$(BIN)/pytest -m long $(TEST_ARGS)
 
-check: .venv/installed-dev
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+cov: .venv/installed-dev
+	$(PYTEST) --cov --cov-report=term:skip-covered $(TEST_ARGS)
+
+check: lint types
+
+types: .venv/installed-dev
 	$(BIN)/mypy
 	$(BIN)/mypy scripts benchmarks
+
+lint: .venv/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_docs.py
 	$(BIN)/python scripts/check_pins.py

@@ -1,11 +1,15 @@
 """What all tests need."""
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
+
+from autotune.executors.own_folder import PREFIX, remove_abandoned
 
 REAL_TRIALS = ("e2e", "faults", "integration")
 """Folders of tests that take long."""
@@ -15,6 +19,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those first: of two processes none is to be left with a long file in the end."""
     here = Path(__file__).parent
     items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in REAL_TRIALS)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """All temporary files of these tests, and of what they start, Ray's and torchrun's too.
+
+    Its path is short, unlike that of pytest's own folder: sockets are made in it.
+    """
+    tmp_path_factory.getbasetemp()  # stays where it was, for whoever looks at it later
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        # Processes of Ray may write to the last.
+        TemporaryDirectory(prefix="at-", dir="/tmp", ignore_cleanup_errors=True) as name,
+    ):
+        patch.setitem(os.environ, "TMPDIR", name)
+        patch.setattr("tempfile.tempdir", name)
+        yield Path(name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_left(temporary_files: Path) -> Iterator[None]:
+    """No folder of this package once a file of tests has ended, though it has killed processes."""
+    yield
+    deadline = time.monotonic() + 30  # for processes of Ray, which may take a while to end
+    while left := own_folders(temporary_files):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)
+
+
+def own_folders(temporary_files: Path) -> list[str]:
+    """Those of living processes, or that nobody would remove."""
+    remove_abandoned()
+    return [path.name for path in temporary_files.glob(f"{PREFIX}*")]
 
 
 @pytest.fixture(scope="session", autouse=True)

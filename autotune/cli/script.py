@@ -1,10 +1,9 @@
 """What `autotune run … -- SCRIPT` does before its study: look at the script, or show commands."""
 
 import shlex
-import shutil
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -13,7 +12,8 @@ from threading import Event
 import typer
 
 from autotune.cli.interrupts import interruptible
-from autotune.errors import FieldError
+from autotune.errors import FieldError, UserError
+from autotune.executors.own_folder import OwnFolder
 from autotune.machine_lock import machine_use
 from autotune.machines import Place
 from autotune.model import Candidate, Script
@@ -52,9 +52,9 @@ def started_once(
         return request
     space = _space(request, place)
     baseline, cancel = space.baseline(), Event()
-    folder = Path(tempfile.mkdtemp(prefix="autotune-script-"))
     with (
         machine_use(share=share_machine),
+        _probe_folder() as folder,
         interruptible(lambda text: typer.echo(text, err=True), cancel),
     ):
         known = probe(
@@ -63,10 +63,20 @@ def started_once(
             machine=place.machine, ranks=space.facts.ranks, given=_given(request, samples),
             counts=samples is None, folder=folder, cancel=cancel, cold=cold,
         )  # fmt: skip
-    shutil.rmtree(folder, ignore_errors=True)  # kept if it failed: the log is in there
     if cancel.is_set():
         raise typer.Exit(EXIT_INTERRUPTED)
     return replace(request, own_workload=known)
+
+
+@contextmanager
+def _probe_folder() -> Iterator[Path]:
+    """Kept if the script failed: the log is in there, and its path is told."""
+    with OwnFolder("script-") as folder:
+        try:
+            yield folder.path
+        except UserError:
+            folder.keep()
+            raise
 
 
 def print_commands(request: Request, place: Place, samples: int | None) -> None:

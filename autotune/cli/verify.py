@@ -1,7 +1,6 @@
 """`autotune verify`: whether a saved configuration still holds on this machine."""
 
 import os
-import tempfile
 from pathlib import Path
 from threading import Event
 from typing import Annotated
@@ -15,6 +14,7 @@ from autotune.cli.render import out, print_json, rate_text, ratio_text
 from autotune.errors import UserError
 from autotune.executors.base import LaunchEnd
 from autotune.executors.local import LocalExecutor
+from autotune.executors.own_folder import OwnFolder
 from autotune.exporters.document import read, to_yaml
 from autotune.exporters.files import check_writable, write_atomically
 from autotune.exporters.fingerprint import changes, misfit
@@ -95,12 +95,12 @@ def verify(
     cancel = Event()
     with (
         machine_use(share=share_machine),
-        tempfile.TemporaryDirectory(prefix="autotune-verify-") as folder,
+        OwnFolder("verify-") as folder,
         interruptible(lambda text: typer.echo(text, err=True), cancel),
         LocalExecutor(machine=place.machine, cold=cold, workload=workload_of(best)) as executor,
     ):
         found = Verifier(
-            best=best, baseline=baseline, executor=executor, folder=Path(folder),
+            best=best, baseline=baseline, executor=executor, folder=folder.path,
             rounds=rounds, plan=plan, cancel=cancel, on_launch=_say,
         ).run()  # fmt: skip
     if cancel.is_set():

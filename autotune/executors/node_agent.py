@@ -15,6 +15,7 @@ from autotune.executors.launch_facts import NodesEnd
 from autotune.executors.live_ranks import Fit, LiveRanks
 from autotune.executors.node_job import NodeJob
 from autotune.executors.nodes import NodeEvent, StartError
+from autotune.executors.own_folder import remove_abandoned
 from autotune.executors.quarantine import Quarantine
 from autotune.executors.rank_environment import LOOPBACK, RankPlace, rank_environment
 from autotune.executors.rank_process import RankCommand
@@ -65,6 +66,7 @@ class NodeAgent:
         `cores` are shared out among the ranks. `term_s` is between TERM and KILL. `live`: ranks may
         wait for another trial after theirs.
         """
+        remove_abandoned()
         self._rank_command = tuple(rank_command)
         self._starter = starter
         self._cores = cores

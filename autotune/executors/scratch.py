@@ -3,14 +3,13 @@
 import getpass
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-PREFIX = "autotune-"
+from autotune.executors.own_folder import OwnFolder
 
 
 class Scratch:
@@ -23,7 +22,8 @@ class Scratch:
 
     def __init__(self) -> None:
         """Raises OSError if there is no room for it."""
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._folder = OwnFolder()
+        self.path = self._folder.path
 
     def __enter__(self) -> Self:
         return self
@@ -51,8 +51,8 @@ class Scratch:
 
     def remove(self) -> str:
         """Remove it with all that is in it; returns a clause on what can't be removed, or ""."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        return f"temporary files in {self.path} that can't be removed" if self.path.exists() else ""
+        is_gone = self._folder.remove()
+        return "" if is_gone else f"temporary files in {self.path} that can't be removed"
 
 
 def _user() -> str:

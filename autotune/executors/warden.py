@@ -4,8 +4,9 @@
 
 Each line is JSON: {"mark": "NAME=value", "folder": "/path"}, of the trial under way, or with both
 empty once it has ended. Ranks end by themselves when their launcher is gone; their children, and
-whatever else carries the mark in its environment, are ended here, and the folder is removed. It
-imports nothing but the standard library and takes no processor time while it waits.
+whatever else carries the mark in its environment, are ended here. Then the trial's folder is
+removed, and every other one of a dead process. It imports nothing but the standard library and
+takes no processor time while it waits.
 """
 
 import json
@@ -21,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from autotune.executors.family import Family
+from autotune.executors.own_folder import remove_abandoned
 
 CHECK_S = 1.0
 """Another process may hold the launcher's end of the pipe open after its death."""
@@ -83,6 +85,7 @@ def main(arguments: Sequence[str]) -> None:
     if mark:
         end(mark)
         shutil.rmtree(folder, ignore_errors=True)
+    remove_abandoned()
 
 
 def end(mark: str) -> None:

@@ -5,15 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import warm_command
+
 MEMORY = "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 VICTIM = "[rank0]: RuntimeError: Connection closed by peer [127.0.0.1]:4"
 
 
 def diagnose(*arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":
-    done = subprocess.run(
-        [sys.executable, "-m", "autotune", "diagnose", *arguments],
-        input=given, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = warm_command.call(Path.cwd(), "diagnose", *arguments, given=given)
     assert "Traceback" not in done.stderr
     return done
 

@@ -3,11 +3,13 @@
 import os
 import shutil
 import subprocess
-import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests import warm_command
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "train.py"
 TOLD = ("--micro-batch", "{micro_batch}", "--accumulate", "{accumulation_steps}")
@@ -20,16 +22,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "autotune", "run", "--instance", "local", "--nproc", "2",
-         *arguments],
-        cwd=folder,
-        env={**os.environ, "AUTOTUNE_HOME": str(folder / "data")},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )  # fmt: skip
+    # Of a script that fails the log is kept; and its path is short, for sockets.
+    kept = Path(tempfile.gettempdir()) / "kept"
+    kept.mkdir(exist_ok=True)
+    own = {"AUTOTUNE_HOME": str(folder / "data"), "TMPDIR": str(kept)}
+    environment = {**os.environ, **own}
+    here = ("--instance", "local", "--nproc", "2")
+    return warm_command.call(folder, "run", *here, *arguments, environment=environment)
 
 
 def test_a_script_is_tuned_and_saved(folder: Path) -> None:
@@ -71,6 +70,8 @@ def test_a_mistake_in_the_script_is_shown_at_once(folder: Path) -> None:
     assert done.returncode == 2
     assert "object has no attribute 'missing' (train.py:" in done.stderr
     assert "model.missing()" in done.stderr
+    log = Path(done.stderr.partition("the whole log: ")[2].strip())
+    assert "model.missing()" in log.read_text()
     wrong = run(folder, "--global-batch", "64", "--", "train.py", "--micro-batch", "8")
     assert wrong.returncode == 2
     assert "--global-batch: 64 is not what train.py trains on" in wrong.stderr

@@ -4,25 +4,19 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests import warm_command
+
 EXAMPLE = Path(__file__).parents[2] / "examples/function/my_model.py"
 
 
 def autotune(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "autotune", *arguments],
-        cwd=folder,
-        env={**os.environ, "AUTOTUNE_HOME": str(folder / "data")},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    environment = {**os.environ, "AUTOTUNE_HOME": str(folder / "data")}
+    return warm_command.call(folder, *arguments, environment=environment)
 
 
 def run(folder: Path, workload: str) -> "subprocess.CompletedProcess[str]":

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,13 @@ import yaml
 
 from autotune.exporters import to_yaml
 from autotune.model import BestConfiguration
+from tests import warm_command
 from tests.bests import best_here, best_on_p4d
 
 
 def call(folder: Path, *arguments: str, expect: int = 0) -> "subprocess.CompletedProcess[str]":
-    done = subprocess.run(
-        [sys.executable, "-m", "autotune", *arguments], cwd=folder, capture_output=True, text=True,
-        check=False, timeout=240, env=os.environ | {"AUTOTUNE_HOME": str(folder / "data")},
-    )  # fmt: skip
+    environment = {**os.environ, "AUTOTUNE_HOME": str(folder / "data")}
+    done = warm_command.call(folder, *arguments, environment=environment)
     assert done.returncode == expect, done.stderr
     assert "Traceback" not in done.stderr
     return done

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests import warm_command
+
 PLANTED = Path(__file__).parent / "planted"
 ROOT = Path(__file__).parents[2]
 
@@ -64,10 +66,11 @@ class Home:
 
     def trials(self) -> list[dict[str, Any]]:
         """Those of the newest run, by number."""
-        shown: list[dict[str, Any]] = json.loads(
-            self.call("show", "latest", "--format", "json").stdout
-        )["trials"]
-        return shown
+        words = ("show", "latest", "--format", "json")
+        shown = warm_command.call(self.path, *words, environment=self.environment)
+        assert shown.returncode == 0, shown.stderr
+        trials: list[dict[str, Any]] = json.loads(shown.stdout)["trials"]
+        return trials
 
     def processes(self) -> list[int]:
         """Living processes that were started with this home, or forked from one that was."""

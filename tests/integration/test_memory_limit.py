@@ -50,6 +50,8 @@ MACHINE = Machine(
 )
 TARGET = Target(instance="limited", nodes=1, ranks_per_node=2, workload="tiny", global_batch=512)
 SPACE = Space(load_knobs(), Facts.of(MACHINE, TARGET))
+AGAIN = (Phase.CONTEND, Phase.CONFIRM)
+"""Phases in which what works is launched again."""
 
 
 def candidate(strategy: str, accumulation: int) -> Candidate:
@@ -79,13 +81,13 @@ class InOrder(SearchStrategy):
 
 
 class StopsAfterSearch(Observer):
-    """Confirming the answer would launch what has been seen to work again and again."""
+    """More launches would be of what has been seen to work, and each takes long."""
 
     def __init__(self) -> None:
         self.cancel = Event()
 
     def trial_started(self, start: TrialStart) -> None:
-        if start.step.phase is Phase.CONFIRM:
+        if start.step.phase in AGAIN:
             self.cancel.set()
 
 
@@ -119,9 +121,7 @@ def run(
         cancel=observer.cancel,
         capacity=Capacity(per_rank_bytes=CPU_PROCESS_BYTES + room_bytes, source="a test"),
     ).run()
-    # What works is launched again once it leads.
-    again = (Phase.CONTEND, Phase.CONFIRM)
-    return end, outcomes([t for t in store.trials("r") if t.phase not in again])
+    return end, outcomes([t for t in store.trials("r") if t.phase not in AGAIN])
 
 
 def outcomes(trials: Sequence[Trial]) -> dict[Candidate, Outcome]:

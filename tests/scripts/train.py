@@ -29,8 +29,8 @@ if asked.do == "exit":
 if asked.do == "exit 3":
     sys.exit(3)
 if asked.do == "spawn":
-    code = "import torch; sum(torch.ones(2**26).tolist()[:10])"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    # With as much memory as a process that trains.
+    subprocess.run([sys.executable, "-c", "b'x' * 2**28"], check=True)
     sys.exit(0)
 if asked.do == "print":
     for _ in range(100):

@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from autotune.executors.launch_facts import NodesEnd
 from autotune.executors.local import RANK_COMMAND
 from autotune.executors.node_agent import NodeAgent, Order
 from autotune.executors.nodes import NodeEvent, StartError
+from autotune.executors.own_folder import OwnFolder
 from autotune.executors.rank_environment import ALWAYS
 from autotune.executors.rank_starter import RankStarter
 from autotune.executors.ray.interface import interface_of
@@ -91,7 +91,8 @@ class AgentActor:
         os.environ.pop("OMP_NUM_THREADS", None)
         self._machine = describe_machine()
         self._workload = options.workload and _as_here(options.workload)
-        self._folder = Path(tempfile.mkdtemp(prefix="autotune-agent-"))
+        self._own = OwnFolder("agent-")
+        self._folder = self._own.path
         # A person may have told Ray of fewer CPUs than there are.
         reserved = int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1))
         self._agent = NodeAgent(
@@ -182,7 +183,7 @@ class AgentActor:
         with self._silence.broken():
             left = self._agent.finish(well=well)
             self._silence.has_trial = False
-            for folder in self._folder.iterdir():
+            for folder in filter(Path.is_dir, self._folder.iterdir()):
                 shutil.rmtree(folder, ignore_errors=True)
             return left
 
@@ -195,7 +196,7 @@ class AgentActor:
         """End everything; the actor may be killed then."""
         with self._silence.broken():
             self._agent.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._own.remove()
 
 
 def _as_here(workload: UserWorkload) -> UserWorkload:
