@@ -25,6 +25,7 @@ from autotune.executors.node_agent import NodeAgent, Order
 from autotune.executors.nodes import NodeEvent, StartError
 from autotune.executors.rank_environment import ALWAYS
 from autotune.executors.rank_starter import RankStarter
+from autotune.executors.ray.code import as_here, fault, spec_here
 from autotune.executors.ray.interface import interface_of
 from autotune.executors.ray.silence import Silence
 from autotune.executors.standing import Standing
@@ -90,7 +91,7 @@ class AgentActor:
         # Ray's own, by what it was told of the node; ranks get a share of what there is.
         os.environ.pop("OMP_NUM_THREADS", None)
         self._machine = describe_machine()
-        self._workload = options.workload and _as_here(options.workload)
+        self._workload = options.workload and as_here(options.workload)
         self._folder = Path(tempfile.mkdtemp(prefix="autotune-agent-"))
         # A person may have told Ray of fewer CPUs than there are.
         reserved = int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1))
@@ -141,11 +142,11 @@ class AgentActor:
     def start(self, order: Order) -> StartError | None:
         """Start this node's ranks; returns why that can't be."""
         with self._silence.broken():
-            if self._workload is not None and (changed := self._workload.changed()):
-                return StartError(f"{self._address}: {changed}")
-            spec = order.spec
-            if spec.workload_folder and self._workload is not None:
-                spec = replace(spec, workload_folder=self._workload.folder)
+            spec, own = order.spec, self._workload
+            if own is not None:
+                if wrong := fault(own):
+                    return StartError(f"{self._address}: {wrong}")
+                spec = spec_here(spec, own)
             order = replace(order, spec=spec, directory=self._folder / order.directory.name)
             try:
                 self._agent.start(order, Event())
@@ -196,17 +197,3 @@ class AgentActor:
         with self._silence.broken():
             self._agent.close()
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _as_here(workload: UserWorkload) -> UserWorkload:
-    """With the paths of this node, where Ray has unpacked the driver's folder as the current one.
-
-    Where it hasn't, all nodes see the folder under the path that the driver has for it.
-    """
-    if not workload.folder or Path(workload.folder).is_dir():
-        return workload
-    here = Path.cwd()
-    file = workload.file
-    if file and Path(file).is_relative_to(workload.folder):
-        file = str(here / Path(file).relative_to(workload.folder))
-    return replace(workload, folder=str(here), file=file)
