@@ -29,6 +29,7 @@ from autotune.executors.ray.code import as_here, fault, spec_here
 from autotune.executors.ray.interface import interface_of
 from autotune.executors.ray.silence import Silence
 from autotune.executors.standing import Standing
+from autotune.executors.warden import Warden
 from autotune.executors.watch import Limits
 from autotune.model import Machine, UserWorkload
 from autotune.model.protocol import Answer
@@ -97,7 +98,12 @@ class AgentActor:
         reserved = int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1))
         self._agent = NodeAgent(
             rank_command=options.rank_command or RANK_COMMAND,
-            starter=RankStarter(cold=options.cold, workload=self._workload),
+            starter=RankStarter(
+                cold=options.cold,
+                workload=self._workload,
+                # Ray ends an actor's children with it: this one is to outlive it.
+                warden=Warden(apart=True, own=self._folder),
+            ),
             cores=lambda: min(self._machine.cores, reserved),
             term_s=options.term_s,
         )
