@@ -11,7 +11,7 @@ from autotune.executors.base import Executor
 from autotune.executors.landscapes import LandscapeSource
 from autotune.executors.local import LocalExecutor
 from autotune.machine_lock import MachineUse, machine_use
-from autotune.machines import Place, find_place, simulated_place
+from autotune.machines import Place, find_place, other_than, simulated_place
 from autotune.model import UserWorkload
 from autotune.yaml_reader import Source
 
@@ -61,7 +61,13 @@ def venue(
         place = simulated_place(landscape, instances=sources)
         yield Venue(place=place, launching=launching, find=lambda _: place)
         return
-    with cluster_for(cluster, cold=launching.cold, ask_ec2=ask_ec2, workload=workload) as nodes:
+    with cluster_for(
+        cluster,
+        misfit=partial(other_than, instance, instances=sources),
+        cold=launching.cold,
+        ask_ec2=ask_ec2,
+        workload=workload,
+    ) as nodes:
         if nodes is None:
             find = partial(find_place, instances=sources, ask_ec2=ask_ec2)
             yield Venue(place=find(instance), launching=launching, find=find, is_here=True)

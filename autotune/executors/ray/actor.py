@@ -1,14 +1,13 @@
 """The agent of one node as a Ray actor: what `NodeAgent` does, asked for from elsewhere."""
 
-import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -23,10 +22,10 @@ from autotune.executors.launch_facts import NodesEnd
 from autotune.executors.local import RANK_COMMAND
 from autotune.executors.node_agent import NodeAgent, Order
 from autotune.executors.nodes import NodeEvent, StartError
-from autotune.executors.rank_environment import ALWAYS
 from autotune.executors.rank_starter import RankStarter
 from autotune.executors.ray.code import as_here, fault, spec_here
 from autotune.executors.ray.interface import interface_of
+from autotune.executors.ray.probe import Meeting, NodeProbe, probe_node
 from autotune.executors.ray.silence import Silence
 from autotune.executors.standing import Standing
 from autotune.executors.warden import Warden
@@ -35,8 +34,6 @@ from autotune.model import Machine, UserWorkload
 from autotune.model.protocol import Answer
 from autotune.space.facts import Links
 
-PROBE_LIMIT_S = 120.0
-"""Nearly all of it is for importing torch from a disk that hasn't been read before."""
 _POLL_S = 0.05
 
 
@@ -96,6 +93,9 @@ class AgentActor:
         self._folder = Path(tempfile.mkdtemp(prefix="autotune-agent-"))
         # A person may have told Ray of fewer CPUs than there are.
         reserved = int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1))
+        self._cores = min(self._machine.cores, reserved)
+        self._server: socket.socket | None = None
+        """At which a probe is about to meet."""
         self._agent = NodeAgent(
             rank_command=options.rank_command or RANK_COMMAND,
             starter=RankStarter(
@@ -104,7 +104,7 @@ class AgentActor:
                 # Ray ends an actor's children with it: this one is to outlive it.
                 warden=Warden(apart=True, own=self._folder),
             ),
-            cores=lambda: min(self._machine.cores, reserved),
+            cores=lambda: self._cores,
             term_s=options.term_s,
         )
 
@@ -122,18 +122,18 @@ class AgentActor:
                 versions=own_versions(),
             )
 
-    def probe(self) -> tuple[float, ...]:
-        """Seconds that each device here takes for the same work; empty if that can't be found."""
+    def open_probe(self) -> tuple[str, int]:
+        """Address and port at which the processes of a probe meet."""
         with self._silence.broken():
-            device = self._machine.device.value
-            done = subprocess.run(
-                [sys.executable, "-m", "autotune.trainers.probe", device],
-                env={**os.environ, **ALWAYS},
-                capture_output=True,
-                timeout=PROBE_LIMIT_S,
-                check=False,
-            )
-            return tuple(json.loads(done.stdout)["seconds"]) if done.returncode == 0 else ()
+            self._server = socket.create_server((self._address, 0), backlog=128)
+            return self._address, self._server.getsockname()[1]
+
+    def probe(self, meeting: Meeting) -> NodeProbe:
+        """What each device here takes for the same work, and data for the way here."""
+        with self._silence.broken():
+            server, self._server = self._server, None
+            with server or nullcontext():
+                return probe_node(meeting, self._machine, server, cores=self._cores)
 
     def beat(self) -> None:
         """The driver lives."""

@@ -12,7 +12,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from autotune.errors import ExecutorError
 from autotune.executors.ray.actor import AgentActor, AgentOptions, NodeFacts, own_versions
-from autotune.executors.ray.cluster import NodeKind, free_now, living_nodes
+from autotune.executors.ray.cluster import free_now, living_nodes
+from autotune.executors.ray.kind import NodeKind
 from autotune.executors.ray.remote_nodes import CALL_LIMIT_S, RemoteNodes
 from autotune.executors.ray.silence import BEAT_S
 
@@ -79,7 +80,10 @@ class Placed:
 
 def _reserve(kind: NodeKind, count: int, limit_s: float, cancel: Event) -> PlacementGroup:
     """Whole nodes, as soon as they are free. Raises ExecutorError if they aren't in time."""
-    group = placement_group([kind.bundle] * count, strategy="STRICT_SPREAD")
+    labels = [kind.labels] * count if kind.labels else None
+    group = placement_group(
+        [kind.bundle] * count, strategy="STRICT_SPREAD", bundle_label_selector=labels
+    )
     deadline = time.monotonic() + limit_s
     while not group.wait(timeout_seconds=_POLL_S):
         if cancel.is_set() or time.monotonic() > deadline:
