@@ -109,7 +109,7 @@ def test_no_group_that_is_large_enough_is_refused_with_what_there_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     having(monkeypatch, A100, H100)
-    with pytest.raises(UserError, match="1 with 8 A100 GPUs and 96 CPUs, a100; 1 with 8 H100 GPUs"):
+    with pytest.raises(UserError, match="1 with 8 H100 GPUs and 192 CPUs, h100; 1 with 8 A100"):
         find_nodes(2, anything)
     with pytest.raises(UserError, match=r"1 node is needed, .* h100 \(it isn't a p4d\)"):
         find_nodes(1, lambda _: "it isn't a p4d")

@@ -59,7 +59,7 @@ def choose(found: Sequence[Node], count: int, misfit: Misfit) -> Choice:
     enough = [one for one in groups if len(one.nodes) >= count and not one.why_not]
     if not enough:
         raise _none(groups, count)
-    taken = max(enough, key=lambda group: group.size)
+    taken = enough[0]
     others = [group for group in groups if group is not taken]
     # Ray would put a small bundle on a larger node, too.
     without = tuple(sorted(node.id for group in others for node in group.nodes))
@@ -82,15 +82,17 @@ def check_count(usable: int, living: int, count: int) -> None:
 
 
 def _groups(found: Sequence[Node], misfit: Misfit) -> list[_Group]:
+    """The largest first."""
     alike: dict[tuple[NodeKind, str, str], list[Node]] = defaultdict(list)
     for node in found:
         instance = node.machine.instance if node.machine else ""
         why_not = node.fault or (misfit(node.machine) if node.machine else "")
         alike[node.kind, instance, why_not].append(node)
-    return [
+    groups = [
         _Group(kind=kind, instance=instance, nodes=tuple(nodes), why_not=why_not)
         for (kind, instance, why_not), nodes in alike.items()
     ]
+    return sorted(groups, key=lambda group: group.size, reverse=True)
 
 
 def _none(groups: Sequence[_Group], count: int) -> UserError:

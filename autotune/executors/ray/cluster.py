@@ -1,6 +1,7 @@
 """A connection to a Ray cluster, and which of its nodes a study can have."""
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +17,8 @@ from autotune.executors.ray.kind import NodeKind
 from autotune.executors.ray.survey import survey
 
 AUTO = "auto"
+_TOO_LARGE = "exceeds the maximum size"
+"""In Ray's message."""
 
 
 @contextmanager
@@ -29,19 +32,17 @@ def connected(address: str, *, folder: str) -> Iterator[str]:
         yield ""
         return
     try:
-        context = ray.init(
-            address=address,
-            namespace="autotune",
-            log_to_driver=False,
-            logging_level="ERROR",
-            runtime_env=_runtime_env(folder),
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what matters comes as an exception
+            context = ray.init(
+                address=address,
+                namespace="autotune",
+                log_to_driver=False,
+                logging_level="ERROR",
+                runtime_env=_runtime_env(folder),
+            )
     except (ConnectionError, RayError, RuntimeError, ValueError) as error:
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ExecutorError(
-            f"--address: no Ray cluster answers at {address!r}: {first}",
-            hint="start one with: ray start --head; RAY_AUTH_MODE and the token have to be its own",
-        ) from None
+        raise _refusal(error, address, folder) from None
     _hush()
     try:
         yield _dashboard(context)
@@ -86,6 +87,20 @@ def living_nodes() -> str:
     """How many there are, for people."""
     count = sum(node["Alive"] for node in ray.nodes())
     return f"{count} node{'s' * (count != 1)}"
+
+
+def _refusal(error: Exception, address: str, folder: str) -> ExecutorError:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    if found := [line for line in lines if _TOO_LARGE in line]:
+        size = found[0].partition("Package size ")[2].partition(". ")[0]
+        return ExecutorError(
+            f"{folder} can't be sent to the nodes: its size {size}",
+            hint="keep data out of it, or name it in .gitignore or .rayignore",
+        )
+    return ExecutorError(
+        f"--address: no Ray cluster answers at {address!r}: {lines[0]}",
+        hint="start one with: ray start --head; RAY_AUTH_MODE and the token have to be its own",
+    )
 
 
 def _runtime_env(folder: str) -> dict[str, Any]:

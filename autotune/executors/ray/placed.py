@@ -35,13 +35,13 @@ class Placed:
     ) -> None:
         self._beating = Event()
         self._group = _reserve(kind, count, limit_s, cancel)
-        self._agents: list[Any] = []
+        self.agents: list[Any] = []
         try:
-            self._agents = [
+            self.agents = [
                 _start_agent(self._group, index, kind, options) for index in range(count)
             ]
             facts: list[NodeFacts] = ray.get(
-                [agent.facts.remote() for agent in self._agents],
+                [agent.facts.remote() for agent in self.agents],
                 timeout=PLACE_LIMIT_S + CALL_LIMIT_S,
             )
             _check_alike(facts)
@@ -52,17 +52,17 @@ class Placed:
             raise
         order = sorted(range(count), key=lambda node: facts[node].address)
         self.facts = tuple(facts[node] for node in order)
-        self.nodes = RemoteNodes([self._agents[node] for node in order], self.facts)
+        self.nodes = RemoteNodes([self.agents[node] for node in order], self.facts)
         Thread(target=self._beat, name="ray-heartbeat", daemon=True).start()
 
     def close(self) -> None:
         """End the agents, and give the nodes back."""
         self._beating.set()
         with suppress(RayError, ConnectionError):
-            refs = [agent.close.remote() for agent in self._agents]
+            refs = [agent.close.remote() for agent in self.agents]
             if refs:
                 ray.wait(refs, num_returns=len(refs), timeout=CALL_LIMIT_S)
-        for agent in self._agents:
+        for agent in self.agents:
             with suppress(RayError, ConnectionError):
                 ray.kill(agent)
         with suppress(RayError, ConnectionError):
@@ -73,7 +73,7 @@ class Placed:
         last: dict[int, Any] = {}
         while not self._beating.wait(BEAT_S):
             with suppress(RayError, ConnectionError):
-                for number, agent in enumerate(self._agents):
+                for number, agent in enumerate(self.agents):
                     if number not in last or ray.wait([last[number]], timeout=0)[0]:
                         last[number] = agent.beat.remote()
 

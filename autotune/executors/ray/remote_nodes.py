@@ -139,7 +139,8 @@ class RemoteNodes:
     def name(self, node: int) -> str:
         """Of a node, for people."""
         facts = self._facts[node]
-        return f"{facts.host} ({facts.address})"
+        same = [one.address for one in self._facts].count(facts.address) > 1
+        return f"{facts.host} ({facts.address}" + (f", node {node})" if same else ")")
 
     def _ask(self, timeout_s: float) -> None:
         """Have every agent that still has ranks tell what happens there."""
