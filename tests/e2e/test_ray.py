@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests import netns, ray_hosts
 
 pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
 pytestmark = [pytest.mark.netns, pytest.mark.timeout(900)]
 PATIENCE_S = 200.0
+RATE = "1gbit"
+CLIENT_PORT = 10001
+SCRIPT = Path(__file__).parents[1] / "scripts" / "train.py"
+HIDDEN = 'mount -t tmpfs none /mnt && cp "$0" /mnt/train.py && cd /mnt && exec "$@"'
+"""In a mount namespace of its own: a folder with the script that no other process sees."""
 STUDY = ["--instance", "local", "--workload", "tiny", "--nproc", "1", "--window", "0.05s"]
 
 
@@ -24,16 +30,21 @@ STUDY = ["--instance", "local", "--workload", "tiny", "--nproc", "1", "--window"
 def nodes() -> Iterator[list[ray_hosts.RayNode]]:
     if reason := netns.why_not():
         pytest.skip(reason)
-    with netns.hosts(2, rate="1gbit") as hosts, ray_hosts.cluster(hosts) as made:
+    with netns.hosts(2, rate=RATE) as hosts, ray_hosts.cluster(hosts) as made:
         yield made
 
 
 @contextmanager
-def autotune(node: ray_hosts.RayNode, home: Path, *words: str) -> Iterator["subprocess.Popen[str]"]:
-    """`autotune` on a host of the cluster; what it says goes to home/stderr."""
+def autotune(
+    node: ray_hosts.RayNode, home: Path, *words: str, before: tuple[str, ...] = ()
+) -> Iterator["subprocess.Popen[str]"]:
+    """`autotune` on a host of the cluster; what it says goes to home/stderr.
+
+    `before` are words in front of it, which run it.
+    """
     with (home / "stderr").open("w") as errors:
         process = subprocess.Popen(
-            node.host.command("autotune", *words),
+            node.host.command(*before, "autotune", *words),
             env={**node.variables, "AUTOTUNE_HOME": str(home)},
             cwd=home,
             stdout=subprocess.PIPE,
@@ -62,6 +73,31 @@ def wait_for(run: "subprocess.Popen[str]", home: Path, pattern: str) -> re.Match
         assert not ended, said
         assert time.monotonic() < deadline, said
         time.sleep(0.1)
+
+
+def test_a_script_is_sent_to_the_nodes_by_a_client_and_a_slow_link_named(
+    nodes: list[ray_hosts.RayNode], tmp_path: Path
+) -> None:
+    client = ["--executor", "ray", "--address", f"ray://{nodes[0].host.address}:{CLIENT_PORT}"]
+    words = ["--nodes", "2", "--instance", "local", "--nproc", "1", "--window", "0.05s"]
+    words += ["--only", "accumulation_steps", "--strategy", "grid", "--trials", "1"]
+    words += ["--global-batch", "16", "--output", str(tmp_path / "best.yaml")]
+    script = ["train.py", "--micro-batch", "{micro_batch}", "--accumulate", "{accumulation_steps}"]
+    before = ("unshare", "-m", "sh", "-c", HIDDEN, str(SCRIPT))
+    nodes[1].host.shape("100mbit")
+    try:
+        all_words = ["run", *client, *words, "--", *script]
+        with autotune(nodes[0], tmp_path, *all_words, before=before) as run:
+            run.communicate(timeout=PATIENCE_S)
+    finally:
+        nodes[1].host.shape(RATE)
+    said = (tmp_path / "stderr").read_text()
+    assert run.returncode == 0, said
+    slow, fast = nodes[1].host.address, nodes[0].host.address
+    assert re.search(rf"what \S+ \({slow}\) sends to \S+ \({fast}\) takes \d+", said), said
+    best = yaml.safe_load((tmp_path / "best.yaml").read_text())
+    assert best["for"]["nodes"] == 2
+    assert (best["script"]["samples"], best["fingerprint"]["parameters"]) == ("counted", 17)
 
 
 def test_a_lost_node_costs_one_trial_of_a_study(

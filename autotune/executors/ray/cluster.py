@@ -97,8 +97,10 @@ def _refusal(error: Exception, address: str, folder: str) -> ExecutorError:
             f"{folder} can't be sent to the nodes: its size {size}",
             hint="keep data out of it, or name it in .gitignore or .rayignore",
         )
+    # The rest may be a traceback of the cluster's, which ends with the reason.
+    said = f"{lines[0]} {lines[-1].strip()}" if lines[0].endswith(":") else lines[0]
     return ExecutorError(
-        f"--address: no Ray cluster answers at {address!r}: {lines[0]}",
+        f"--address: no Ray cluster answers at {address!r}: {said}",
         hint="start one with: ray start --head; RAY_AUTH_MODE and the token have to be its own",
     )
 
