@@ -17,8 +17,11 @@ from autotune.executors.ray.kind import NodeKind
 from autotune.executors.ray.survey import survey
 
 AUTO = "auto"
+ATTEMPTS = 3
+_NOT_STARTED = "Starting Ray client server failed"
+"""What a cluster says to `ray://` now and then (Ray 2.60), and no longer when asked again."""
 _TOO_LARGE = "exceeds the maximum size"
-"""In Ray's message."""
+"""Of a folder, in Ray's message."""
 
 
 @contextmanager
@@ -31,23 +34,35 @@ def connected(address: str, *, folder: str) -> Iterator[str]:
     if ray.is_initialized():
         yield ""
         return
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what matters comes as an exception
-            context = ray.init(
-                address=address,
-                namespace="autotune",
-                log_to_driver=False,
-                logging_level="ERROR",
-                runtime_env=_runtime_env(folder),
-            )
-    except (ConnectionError, RayError, RuntimeError, ValueError) as error:
-        raise _refusal(error, address, folder) from None
+    context = _connect(address, folder)
     _hush()
     try:
         yield _dashboard(context)
     finally:
         ray.shutdown()
+
+
+def _connect(address: str, folder: str) -> Any:
+    """What `ray.init` returns. Raises ExecutorError."""
+    for left in range(ATTEMPTS, 0, -1):
+        try:
+            return _init(address, folder)
+        except (ConnectionError, RayError, RuntimeError, ValueError) as error:
+            if left == 1 or _NOT_STARTED not in str(error):
+                raise _refusal(error, address, folder) from None
+    return None
+
+
+def _init(address: str, folder: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what matters comes as an exception
+        return ray.init(
+            address=address,
+            namespace="autotune",
+            log_to_driver=False,
+            logging_level="ERROR",
+            runtime_env=_runtime_env(folder),
+        )
 
 
 def find_nodes(count: int, misfit: Misfit) -> Choice:
