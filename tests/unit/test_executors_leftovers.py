@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from autotune.executors.device_memory import DeviceMemory
-from autotune.executors.family import Family
+from autotune.executors.family import Family, living_process
 from autotune.executors.leftovers import is_listened_on, stays_listened_on
 from autotune.executors.quarantine import Quarantine
 from autotune.executors.scratch import Scratch
@@ -153,6 +153,37 @@ def test_a_warden_reads_what_was_said_before_its_launcher_died(tmp_path: Path) -
     command = [sys.executable, "-m", "autotune.executors.warden", nobody]
     subprocess.run(command, input=line.encode(), check=True, timeout=60)
     assert not folder.exists()
+
+
+def test_a_warden_apart_is_no_child_and_removes_what_is_its_launchers(tmp_path: Path) -> None:
+    own, scratch = tmp_path / "own", tmp_path / "scratch"
+    own.mkdir()
+    scratch.mkdir()
+    program = (
+        "import subprocess, sys, time\n"
+        "from pathlib import Path\n"
+        "from autotune.executors.warden import Warden\n"
+        "warden = Warden(apart=True, own=Path(sys.argv[1]))\n"
+        "warden.guard('TMPDIR=' + sys.argv[2], Path(sys.argv[2]))\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],\n"
+        "    env={'TMPDIR': sys.argv[2]}, start_new_session=True, stdout=subprocess.DEVNULL)\n"
+        "print(warden._apart, child.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    words = [sys.executable, "-c", program, str(own), str(scratch)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as launcher:
+        assert launcher.stdout is not None
+        warden, child = map(int, launcher.stdout.readline().split())
+        process = living_process(warden)
+        assert process is not None
+        assert process.parent != launcher.pid
+        launcher.kill()
+    deadline = time.monotonic() + 60
+    while living_process(warden) or living_process(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert not own.exists()
+    assert not scratch.exists()
 
 
 def test_devices_are_held_as_long_as_the_process_lives() -> None:

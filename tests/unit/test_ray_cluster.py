@@ -58,7 +58,7 @@ def anything(_: Machine) -> str:
 def test_where_there_are_gpus_only_nodes_with_gpus_count(monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, HEAD, HEAD, A100, A100)
     choice = find_nodes(2, anything)
-    assert choice == Choice(kind=NodeKind(gpus=8, accelerator="A100", cpus=96))
+    assert choice == Choice(kind=NodeKind(gpus=8, accelerator="A100", cpus=96), count=2)
     assert choice.kind.bundle == {"GPU": 8, "CPU": 96, "accelerator_type:A100": 0.001}
     assert choice.kind.labels == {}
 

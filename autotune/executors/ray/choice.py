@@ -30,6 +30,8 @@ class Choice:
     """The nodes that a study may take."""
 
     kind: NodeKind
+    count: int
+    """How many there are."""
     notices: tuple[str, ...] = ()
     """A sentence for each group that is left out, and why."""
 
@@ -65,6 +67,7 @@ def choose(found: Sequence[Node], count: int, misfit: Misfit) -> Choice:
     without = tuple(sorted(node.id for group in others for node in group.nodes))
     return Choice(
         kind=replace(taken.kind, without=without),
+        count=len(taken.nodes),
         notices=tuple(_notice(group, taken) for group in others),
     )
 
