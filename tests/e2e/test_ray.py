@@ -7,13 +7,16 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from autotune.exporters import to_yaml
 from tests import netns, ray_hosts
+from tests.bests import best_here
 
 pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
 pytestmark = [pytest.mark.netns, pytest.mark.timeout(900)]
@@ -121,3 +124,22 @@ def test_a_lost_node_costs_one_trial_of_a_study(
     assert set(outcomes) <= {"completed", "pruned", "preempted", "cancelled"}
     # The same again, on what is there.
     assert trials[number + 1]["candidate"] == trials[number]["candidate"]
+
+
+@pytest.mark.long
+def test_an_answer_is_verified_on_as_many_nodes(
+    nodes: list[ray_hosts.RayNode], tmp_path: Path
+) -> None:
+    """The baseline is held at what makes it slower, so that the answer is known."""
+    best = best_here({"micro_batch": 8, "accumulation_steps": 1})
+    evidence = replace(best.evidence, pinned={"accumulation_steps": 8}, ratio=None)
+    target = replace(best.target, nodes=2, ranks_per_node=1)
+    text = to_yaml(replace(best, evidence=evidence, target=target))
+    (tmp_path / "best.yaml").write_text(text, encoding="utf-8")
+    words = ["verify", "best.yaml", *address(nodes), "--window", "0.05s", "--format", "json"]
+    with autotune(nodes[0], tmp_path, *words) as run:
+        answer, _ = run.communicate(timeout=PATIENCE_S)
+    said = (tmp_path / "stderr").read_text()
+    assert run.returncode == 0, said
+    assert json.loads(answer)["verification"] == "holds"
+    assert said.count("round ") == 10
