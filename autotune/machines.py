@@ -93,6 +93,17 @@ def find_place(
     return Place(machine=replace(machine, instance=name), instance=entry, links=found.links)
 
 
+def other_than(name: str, machine: Machine, *, instances: Sequence[Source] = ()) -> str:
+    """Why `machine` isn't what is called `name`, as a clause; empty if it may be."""
+    if name in (LOCAL, AUTO, machine.instance):
+        return ""
+    entry = load_instances(instances).get(name)
+    if entry is None:
+        return f"it is {machine.instance}, not {name}"
+    difference = mismatch(machine, entry)
+    return f"it isn't a {name}: {difference}" if difference else ""
+
+
 def describe_place(
     name: str,
     *,

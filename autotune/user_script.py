@@ -10,11 +10,9 @@ from pathlib import Path
 from threading import Event
 
 from autotune.errors import ABSENT, FieldError, UserError, closest
-from autotune.executors.base import Launch, LaunchEnd
-from autotune.executors.local import LocalExecutor
+from autotune.executors.base import Executor, Launch, LaunchEnd
 from autotune.model import (
     BestConfiguration,
-    Machine,
     Measurement,
     MeasurementPlan,
     Outcome,
@@ -147,15 +145,15 @@ def probe(
     *,
     settings: TrainingSettings,
     environment: dict[str, str],
-    machine: Machine,
-    ranks: int,
+    executor: Executor,
+    nodes: int,
+    ranks_per_node: int,
     given: int | None,
     counts: bool,
     folder: Path,
     cancel: Event,
-    cold: bool,
 ) -> UserWorkload:
-    """`workload` with what starting it once has shown.
+    """`workload` with what starting it once has shown, where and as its trials will run.
 
     `given` is the global batch if the user has named it, `counts` whether it is to be held against
     what the script reads. Raises UserError with the script's own error and line if it fails, or
@@ -166,17 +164,18 @@ def probe(
         script = replace(script, samples=Samples.STEPS)
     spec = TrialSpec(
         trial_id=f"probe-{script.program}", workload=workload.name, script=script,
-        settings=settings, environment=environment, device=machine.device, plan=PLAN,
+        settings=settings, environment=environment, device=executor.machine().device, plan=PLAN,
     )  # fmt: skip
     launch = Launch(
-        spec=spec, nodes=1, ranks_per_node=ranks, directory=folder, time_limit_s=LIMIT_S
-    )
-    with LocalExecutor(machine=machine, workload=workload, cold=cold) as executor:
-        end = executor.run(launch, lambda _: Verdict.GO, cancel)
+        spec=spec, nodes=nodes, ranks_per_node=ranks_per_node, directory=folder,
+        time_limit_s=LIMIT_S,
+    )  # fmt: skip
+    end = executor.run(launch, lambda _: Verdict.GO, cancel)
     if cancel.is_set():
         return workload
     if end.outcome is not Outcome.COMPLETED or not isinstance(end.measurement, Measurement):
         raise _failed(script, end)
+    ranks = nodes * ranks_per_node
     return _learnt(workload, script, end.measurement, ranks, given, counts=counts)
 
 

@@ -30,6 +30,10 @@ class Host:
         """A command line that runs `words` on this host, in the same process."""
         return ["ip", "netns", "exec", self.namespace, *words]
 
+    def shape(self, rate: str) -> None:
+        """Have what it sends go at another rate from now on."""
+        _in(self.namespace, "tc", "qdisc", "change", "dev", LINK, "root", *_shape(rate))
+
 
 def why_not() -> str:
     """Why this machine can't make hosts, or an empty text."""
@@ -80,8 +84,11 @@ def _connect(host: Host, switch: str, *, port: str, rate: str) -> None:
     _in(inside, "ip", "link", "set", LINK, "up")
     _in(inside, "ip", "link", "set", "lo", "up")
     _in(switch, "ip", "link", "set", port, "master", "bridge0", "up")
-    shape = ("rate", rate, "burst", "256kb", "latency", "50ms")
-    _in(inside, "tc", "qdisc", "add", "dev", LINK, "root", "tbf", *shape)
+    _in(inside, "tc", "qdisc", "add", "dev", LINK, "root", *_shape(rate))
+
+
+def _shape(rate: str) -> tuple[str, ...]:
+    return ("tbf", "rate", rate, "burst", "256kb", "latency", "50ms")
 
 
 def _in(namespace: str, *words: str) -> None:

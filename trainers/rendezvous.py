@@ -5,7 +5,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import torch
@@ -139,7 +139,17 @@ def report(spec: TrialSpec, versions: Mapping[str, str]) -> dict[str, object]:
     """What has to be equal on all ranks."""
     seen = {name: os.environ.get(name) for name in spec.environment}
     asked = dict(spec.environment)
+    spec = without_places(spec)
     return {"spec": encode(spec), "versions": dict(versions), "seen": seen, "asked": asked}
+
+
+def without_places(spec: TrialSpec) -> TrialSpec:
+    """`spec` without where the user's code lies, which may be elsewhere on each node."""
+    script = spec.script
+    if script is not None:
+        program = script.program.removeprefix(script.folder.rstrip("/") + "/")
+        script = replace(script, folder="", program=program)
+    return replace(spec, workload_folder="", script=script)
 
 
 def _first_difference(reports: list[dict[str, dict[str, object]]]) -> str:

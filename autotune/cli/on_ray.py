@@ -1,7 +1,7 @@
 """What `autotune run --executor ray` does otherwise than a run on this machine."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from autotune.compose import Launching
 from autotune.errors import FieldError
 from autotune.executors.rank_environment import carried_environment
 from autotune.machines import Found, Place, find_place
-from autotune.model import UserWorkload
+from autotune.model import Machine, UserWorkload
 from autotune.request import Request
 from autotune.yaml_reader import Source
 
@@ -62,7 +62,7 @@ class Cluster:
         """What a person should know before the first trial."""
         where = ", ".join(f"{node.host} ({node.address})" for node in self.executor.facts)
         dashboard = f"; dashboard: {self.executor.dashboard}" if self.executor.dashboard else ""
-        return [f"Ray: {where}{dashboard}", *self.executor.preflight()]
+        return [f"Ray: {where}{dashboard}", *self.executor.left_out, *self.executor.preflight()]
 
 
 def chosen_cluster(
@@ -99,11 +99,15 @@ def for_cluster(request: Request, options: ClusterOptions) -> Request:
 def cluster_for(
     options: ClusterOptions | None,
     *,
+    misfit: Callable[[Machine], str],
     cold: bool,
     ask_ec2: bool,
     workload: UserWorkload | None,
 ) -> Iterator[Cluster | None]:
-    """The nodes, within; None without options. Raises UserError and ExecutorError."""
+    """The nodes, within; None without options. Raises UserError and ExecutorError.
+
+    `misfit` says of a node's machine why it isn't what is asked for, or nothing.
+    """
     if options is None:
         yield None
         return
@@ -116,6 +120,7 @@ def cluster_for(
         address=options.address or "auto",
         options=AgentOptions(cold=cold, ask_ec2=ask_ec2),
         workload=workload,
+        misfit=misfit,
     )
     with executor:
         yield Cluster(executor=executor, options=options)

@@ -122,7 +122,7 @@ def run(
         executor,
         nodes,
         address,
-        {"--live": live, "--share-machine": share_machine, "SCRIPT": script},
+        {"--live": live, "--share-machine": share_machine},
     )
     request = Request(
         instance=instance or LOCAL,
@@ -163,9 +163,7 @@ def run(
             print_commands(request, where.place, samples_per_step)
             return
         if script:
-            request = started_once(
-                request, where.place, samples_per_step, share_machine=share_machine, cold=cold
-            )
+            request = started_once(request, where, samples_per_step, share_machine=share_machine)
         _study(request, where, storage, format_, trackers, share_machine=share_machine)
 
 

@@ -12,9 +12,9 @@ from threading import Event
 import typer
 
 from autotune.cli.interrupts import interruptible
+from autotune.cli.venue import Venue
 from autotune.errors import FieldError, UserError
 from autotune.executors.own_folder import OwnFolder
-from autotune.machine_lock import machine_use
 from autotune.machines import Place
 from autotune.model import Candidate, Script
 from autotune.request import Request, build_space, build_target
@@ -44,24 +44,28 @@ def with_script(request: Request, words: Sequence[str], samples: int | None) -> 
 
 
 def started_once(
-    request: Request, place: Place, samples: int | None, *, share_machine: bool, cold: bool
+    request: Request, where: Venue, samples: int | None, *, share_machine: bool
 ) -> Request:
-    """`request` with what running its script for some steps has shown. Raises UserError."""
+    """`request` with what running its script for some steps has shown, where its trials will run.
+
+    Raises UserError.
+    """
     workload = request.own_workload
     if workload is None or workload.script is None:
         return request
-    space = _space(request, place)
+    space = _space(request, where.place)
     baseline, cancel = space.baseline(), Event()
     with (
-        machine_use(share=share_machine),
+        where.using(share=share_machine),
         _probe_folder() as folder,
         interruptible(lambda text: typer.echo(text, err=True), cancel),
+        where.executor(workload) as executor,
     ):
         known = probe(
             workload, workload.script,
             settings=space.settings(baseline), environment=space.environment(baseline),
-            machine=place.machine, ranks=space.facts.ranks, given=_given(request, samples),
-            counts=samples is None, folder=folder, cancel=cancel, cold=cold,
+            executor=executor, nodes=space.facts.nodes, ranks_per_node=space.facts.ranks_per_node,
+            given=_given(request, samples), counts=samples is None, folder=folder, cancel=cancel,
         )  # fmt: skip
     if cancel.is_set():
         raise typer.Exit(EXIT_INTERRUPTED)

@@ -1,14 +1,17 @@
 """Where a study's trials run: on this machine, on a cluster's nodes, or on a landscape."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from autotune.cli.on_ray import ClusterOptions, cluster_for
 from autotune.compose import Launching
+from autotune.executors.base import Executor
 from autotune.executors.landscapes import LandscapeSource
+from autotune.executors.local import LocalExecutor
 from autotune.machine_lock import MachineUse, machine_use
-from autotune.machines import Place, find_place, simulated_place
+from autotune.machines import Place, find_place, other_than, simulated_place
 from autotune.model import UserWorkload
 from autotune.yaml_reader import Source
 
@@ -19,9 +22,22 @@ class Venue:
 
     place: Place
     launching: Launching
+    find: Callable[[str], Place]
+    """What it is under another name. Raises as `find_place` does."""
     is_here: bool = False
     """Trials train on this machine."""
     notices: tuple[str, ...] = ()
+
+    @contextmanager
+    def executor(self, workload: UserWorkload | None) -> Iterator[Executor]:
+        """What launches trials of `workload` there, for what is no study."""
+        if self.launching.cluster is not None:
+            yield self.launching.cluster
+            return
+        with LocalExecutor(
+            machine=self.place.machine, cold=self.launching.cold, workload=workload
+        ) as made:
+            yield made
 
     def using(self, *, share: bool) -> AbstractContextManager[MachineUse | None]:
         """To be held while trials run. Raises as `machine_use` does."""
@@ -42,13 +58,24 @@ def venue(
     """Where `instance` is, held within. Raises UserError and ExecutorError."""
     sources = list(instances)
     if landscape is not None:
-        yield Venue(place=simulated_place(landscape, instances=sources), launching=launching)
+        place = simulated_place(landscape, instances=sources)
+        yield Venue(place=place, launching=launching, find=lambda _: place)
         return
-    with cluster_for(cluster, cold=launching.cold, ask_ec2=ask_ec2, workload=workload) as nodes:
+    with cluster_for(
+        cluster,
+        misfit=partial(other_than, instance, instances=sources),
+        cold=launching.cold,
+        ask_ec2=ask_ec2,
+        workload=workload,
+    ) as nodes:
         if nodes is None:
-            place = find_place(instance, instances=sources, ask_ec2=ask_ec2)
-            yield Venue(place=place, launching=launching, is_here=True)
+            find = partial(find_place, instances=sources, ask_ec2=ask_ec2)
+            yield Venue(place=find(instance), launching=launching, find=find, is_here=True)
             return
-        place = nodes.place(instance, instances=sources, ask_ec2=ask_ec2)
-        launching = nodes.launching(launching)
-        yield Venue(place=place, launching=launching, notices=tuple(nodes.notices))
+        find = partial(nodes.place, instances=sources, ask_ec2=ask_ec2)
+        yield Venue(
+            place=find(instance),
+            launching=nodes.launching(launching),
+            find=find,
+            notices=tuple(nodes.notices),
+        )

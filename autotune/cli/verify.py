@@ -1,6 +1,7 @@
 """`autotune verify`: whether a saved configuration still holds on this machine."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Event
 from typing import Annotated
@@ -9,21 +10,31 @@ import typer
 
 from autotune.budget import seconds
 from autotune.cli.interrupts import interruptible
-from autotune.cli.options import ColdOption, Format, FormatOption, ShareOption
+from autotune.cli.on_ray import ClusterOptions, chosen_cluster
+from autotune.cli.options import (
+    AddressOption,
+    ColdOption,
+    ExecutorName,
+    ExecutorOption,
+    Format,
+    FormatOption,
+    ShareOption,
+)
 from autotune.cli.render import out, print_json, rate_text, ratio_text
-from autotune.errors import UserError
+from autotune.cli.venue import Venue, venue
+from autotune.compose import Launching
+from autotune.errors import FieldError, UserError
 from autotune.executors.base import LaunchEnd
-from autotune.executors.local import LocalExecutor
 from autotune.executors.own_folder import OwnFolder
+from autotune.executors.rank_environment import carried_environment
 from autotune.exporters.document import read, to_yaml
 from autotune.exporters.files import check_writable, write_atomically
 from autotune.exporters.fingerprint import changes, misfit
 from autotune.exporters.script_text import script_command
 from autotune.loop.study import measurement_plan
 from autotune.loop.verify import Arm, Verification, Verified, Verifier, restamped
-from autotune.machine_lock import machine_use
-from autotune.machines import LOCAL, Place, find_place
-from autotune.model import BestConfiguration, Conclusion, encode
+from autotune.machines import LOCAL, Place
+from autotune.model import BestConfiguration, Conclusion, UserWorkload, encode
 from autotune.request import Spaces
 from autotune.scoring.design import MAX_ROUNDS, MIN_ROUNDS
 from autotune.scoring.score import score
@@ -31,6 +42,7 @@ from autotune.space.environment import holding
 from autotune.space.facts import Facts
 from autotune.space.space import Space
 from autotune.user_script import workload_of
+from autotune.user_workload import find_user_workload
 
 EXIT_NO_LONGER_HOLDS = 4
 EXIT_NOT_KNOWN = 5
@@ -78,29 +90,37 @@ def verify(
     format_: FormatOption = Format.TABLE,
     cold: ColdOption = False,
     share_machine: ShareOption = False,
+    executor: ExecutorOption = ExecutorName.LOCAL,
+    address: AddressOption = None,
 ) -> None:
-    """Launch a saved configuration and its baseline again, in turns, on this machine.
+    """Launch a saved configuration and its baseline again, in turns.
 
     Exit codes: 0 it still holds, 4 it no longer holds, 5 not known, 2 usage, 130 interrupted.
     """
     plan = measurement_plan(None if window is None else seconds(window, "--window"))
     best = read(file)
-    place = _place(best, file)
+    cluster = _cluster(best, executor, address, share_machine=share_machine)
+    _check_improves(best, file)
     if update:
         check_writable(file)
-    _check_script(best, file, trusted=trust_script)
-    facts, baseline = _baseline(best, place)
-    for change in changes(best, place.machine, place.links, {}):
-        typer.echo(f"notice: {change}", err=True)
+    own = _own_workload(best, file, trusted=trust_script)
     cancel = Event()
     with (
-        machine_use(share=share_machine),
+        venue(
+            LOCAL, instances=[], launching=Launching(cold=cold), cluster=cluster, workload=own
+        ) as where,
+        where.using(share=share_machine),
+        where.executor(own) as launcher,
         OwnFolder("verify-") as folder,
         interruptible(lambda text: typer.echo(text, err=True), cancel),
-        LocalExecutor(machine=place.machine, cold=cold, workload=workload_of(best)) as executor,
     ):
+        place = _place(best, file, where)
+        around = os.environ if cluster is None else carried_environment(os.environ)
+        facts, baseline = _baseline(best, place, own, around)
+        for notice in [*where.notices, *changes(best, place.machine, place.links, {})]:
+            typer.echo(f"notice: {notice}", err=True)
         found = Verifier(
-            best=best, baseline=baseline, executor=executor, folder=folder.path,
+            best=best, baseline=baseline, workload=own, executor=launcher, folder=folder.path,
             rounds=rounds, plan=plan, cancel=cancel, on_launch=_say,
         ).run()  # fmt: skip
     if cancel.is_set():
@@ -112,11 +132,32 @@ def verify(
     raise typer.Exit(_CODES[found.verification])
 
 
-def _check_script(best: BestConfiguration, file: Path, *, trusted: bool) -> None:
-    """A file from somebody else doesn't decide what is started. Raises UserError."""
+def _cluster(
+    best: BestConfiguration, executor: ExecutorName, address: str | None, *, share_machine: bool
+) -> ClusterOptions | None:
+    """With as many nodes as the study had. Raises FieldError for options that don't go together."""
+    if executor is ExecutorName.SIMULATED:
+        raise FieldError("--executor", executor.value, "measures nothing")
+    nodes = best.target.nodes if executor is ExecutorName.RAY else None
+    return chosen_cluster(executor, nodes, address, {"--share-machine": share_machine})
+
+
+def _check_improves(best: BestConfiguration, file: Path) -> None:
+    if best.conclusion is Conclusion.KEEP_DEFAULTS:
+        raise UserError(
+            f"{file}: says to keep the defaults, so there is nothing to compare them with",
+            hint="look for something better with: autotune run",
+        )
+
+
+def _own_workload(best: BestConfiguration, file: Path, *, trusted: bool) -> UserWorkload | None:
+    """What of the user's is trained; None if it is built in. Raises UserError.
+
+    A file from somebody else doesn't decide which script is started.
+    """
     workload = workload_of(best)
     if workload is None:
-        return
+        return find_user_workload(best.target.workload)
     if not trusted:
         raise UserError(
             f"{file}: names a script to start: {script_command(best)}",
@@ -124,30 +165,27 @@ def _check_script(best: BestConfiguration, file: Path, *, trusted: bool) -> None
         )
     if changed := workload.changed():
         raise UserError(f"{file}: {changed}", hint="run a study of the script as it is now")
+    return workload
 
 
-def _place(best: BestConfiguration, file: Path) -> Place:
-    """The machine this runs on, if `best` is for it. Raises UserError."""
-    if best.conclusion is Conclusion.KEEP_DEFAULTS:
-        raise UserError(
-            f"{file}: says to keep the defaults, so there is nothing to compare them with",
-            hint="look for something better with: autotune run",
-        )
-    here = find_place(LOCAL)
-    if difference := misfit(best, here.machine):
+def _place(best: BestConfiguration, file: Path, where: Venue) -> Place:
+    """The machine that `where` is, if `best` is for it. Raises UserError."""
+    if difference := misfit(best, where.place.machine):
         raise UserError(
             f"{file}: {difference}", hint="verify it on such a machine, or run a study here"
         )
-    name = best.target.instance
-    return here if name == here.machine.instance else find_place(name)
+    return where.find(best.target.instance)
 
 
-def _baseline(best: BestConfiguration, place: Place) -> tuple[Facts, Arm]:
+def _baseline(
+    best: BestConfiguration,
+    place: Place,
+    workload: UserWorkload | None,
+    environment: Mapping[str, str],
+) -> tuple[Facts, Arm]:
     """The defaults with what the study's user held, as the study had them."""
     knobs = Spaces().knobs()
-    facts = place.facts(
-        best.target, workload=workload_of(best), environment=holding(knobs, os.environ)
-    )
+    facts = place.facts(best.target, workload=workload, environment=holding(knobs, environment))
     space = Space(knobs, facts, pinned=best.evidence.pinned, allow_lossy=True)
     candidate = space.baseline()
     arm = Arm(

@@ -22,7 +22,12 @@ class RankStarter:
     """Keeps one warm parent, as it has to be for the ranks that are asked for. Not thread-safe."""
 
     def __init__(
-        self, *, cold: bool = False, bare: bool = False, workload: UserWorkload | None = None
+        self,
+        *,
+        cold: bool = False,
+        bare: bool = False,
+        workload: UserWorkload | None = None,
+        warden: Warden | None = None,
     ) -> None:
         """`cold`: always fresh interpreters; `bare`: the warm parent imports nothing.
 
@@ -34,7 +39,7 @@ class RankStarter:
         self._workload = workload
         self.parent: WarmProcess | None = None
         """The warm parent of today, if there is one."""
-        self.warden = Warden()
+        self.warden = warden or Warden()
         self._identity: tuple[dict[str, str], str] | None = None
         self._failures = 0
 

@@ -1,12 +1,13 @@
 """Ends what a trial has started, if the process that launched the trial dies.
 
-    python -m autotune.executors.warden LAUNCHER_PID < LINES
+    python -m autotune.executors.warden LAUNCHER_PID [apart] < LINES
 
 Each line is JSON: {"mark": "NAME=value", "folder": "/path"}, of the trial under way, or with both
 empty once it has ended. Ranks end by themselves when their launcher is gone; their children, and
 whatever else carries the mark in its environment, are ended here. Then the trial's folder is
-removed, and every other one of a dead process. It imports nothing but the standard library and
-takes no processor time while it waits.
+removed, and every other one of a dead process. With `apart` it is no child of the launcher any
+more, and says its pid on stdout. It imports nothing but the standard library and takes no processor
+time while it waits.
 """
 
 import json
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from autotune.executors.family import Family
+from autotune.executors.family import Family, LivingProcess, living_process
 from autotune.executors.own_folder import remove_abandoned
 
 CHECK_S = 1.0
@@ -36,15 +37,26 @@ _CHUNK_BYTES = 2**16
 class Warden:
     """The launcher's side: one such process, started with the first trial. Not thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, apart: bool = False) -> None:
+        """`apart`: it is no child of this process, where something ends all of its children."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_apart = apart
+        self._apart: int | None = None
+        """Pid of one that is no child."""
 
     def guard(self, mark: str, folder: Path) -> None:
         """Of a trial that is about to start. Raises OSError if the process can't be started."""
-        if self._process is None or self._process.poll() is not None:
+        if not self._is_there:
             self.close()
-            self._process = _start()
+            self._process = _start(apart=self._is_apart)
+            self._apart = _pid_of(self._process) if self._is_apart else None
         self._tell(mark, str(folder))
+
+    @property
+    def _is_there(self) -> bool:
+        if self._apart is not None:
+            return living_process(self._apart) is not None
+        return self._process is not None and self._process.poll() is None
 
     def release(self) -> None:
         """The trial has ended, and nothing of it is left."""
@@ -57,7 +69,7 @@ class Warden:
                 if self._process.stdin is not None:
                     self._process.stdin.close()
             self._process.wait()
-            self._process = None
+            self._process = self._apart = None
 
     def _tell(self, mark: str, folder: str) -> None:
         if self._process is None or self._process.stdin is None:
@@ -67,25 +79,51 @@ class Warden:
             self._process.stdin.flush()
 
 
-def _start() -> "subprocess.Popen[bytes]":
+def _start(*, apart: bool) -> "subprocess.Popen[bytes]":
+    words = ["apart"] if apart else []
     return subprocess.Popen(
-        [sys.executable, "-m", "autotune.executors.warden", str(os.getpid())],
+        [sys.executable, "-m", "autotune.executors.warden", str(os.getpid()), *words],
         # A file such as json.py in the user's folder must not take the module's place.
         env={**os.environ, "PYTHONSAFEPATH": "1"},
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if apart else subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # what ends the launcher's group or terminal must not end it
     )
 
 
+def _pid_of(process: "subprocess.Popen[bytes]") -> int:
+    """Of a warden that has parted from `process`, which is gone then. Raises OSError."""
+    line = b""
+    if process.stdout is not None:
+        with process.stdout as told:
+            line = told.readline()
+    if process.wait() or not line.strip().isdigit():
+        raise OSError("the process that guards the trial can't be started")
+    return int(line)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Wait until the launcher is gone, then end what it has left."""
-    mark, folder = _last_trial(int(arguments[0]))
+    launcher, *apart = arguments
+    there = living_process(int(launcher))
+    if apart:
+        _part()
+    mark, folder = _last_trial(int(launcher), there)
     if mark:
         end(mark)
         shutil.rmtree(folder, ignore_errors=True)
     remove_abandoned()
+
+
+def _part() -> None:
+    """Go on as a process that isn't the launcher's child, and tell who that is."""
+    if pid := os.fork():
+        os.write(1, f"{pid}\n".encode())
+        os._exit(0)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
 
 
 def end(mark: str) -> None:
@@ -100,12 +138,12 @@ def end(mark: str) -> None:
         time.sleep(_POLL_S)
 
 
-def _last_trial(launcher: int) -> tuple[str, str]:
+def _last_trial(launcher: int, there: LivingProcess | None) -> tuple[str, str]:
     """The trial that was under way when the launcher went; empty if there was none."""
     content = b""
     while True:
         # What it has said before it died is read in any case: this process may just be starting.
-        is_gone = os.getppid() != launcher
+        is_gone = there is None or not _is_same(launcher, there)
         if not select.select([0], [], [], 0 if is_gone else CHECK_S)[0]:
             if is_gone:
                 break
@@ -118,6 +156,12 @@ def _last_trial(launcher: int) -> tuple[str, str]:
     last = content.rpartition(b"\n")[0]
     trial = json.loads(last) if last else {"mark": "", "folder": ""}
     return trial["mark"], trial["folder"]
+
+
+def _is_same(pid: int, then: LivingProcess) -> bool:
+    """Whether the process lives, and its number isn't another's by now."""
+    now = living_process(pid)
+    return now is not None and now.started == then.started
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from autotune.model import (
     Reading,
     TrainingSettings,
     TrialSpec,
+    UserWorkload,
 )
 from autotune.model.protocol import Verdict
 from autotune.scoring.compare import ratios
@@ -73,6 +74,8 @@ class Verifier:
 
     best: BestConfiguration
     baseline: Arm
+    workload: UserWorkload | None
+    """The user's own, if it isn't built in."""
     executor: Executor
     folder: Path
     """For the trials' own folders."""
@@ -102,6 +105,7 @@ class Verifier:
         name = f"round-{number}-{arm.name}"
         spec = TrialSpec(
             trial_id=name, workload=target.workload, settings=arm.settings,
+            workload_folder=self.workload.folder if self.workload else "",
             script=self.best.evidence.script,
             environment=arm.environment, device=self.best.evidence.device, plan=self.plan,
         )  # fmt: skip

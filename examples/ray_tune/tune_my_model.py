@@ -3,7 +3,8 @@
     python examples/ray_tune/tune_my_model.py --ranks 2 --trials 12
 
 Each trial is a TorchTrainer, as Ray's documentation has it. autotune says what each trial trains
-with, ends those that have lost, and in the end says whether anything beats the baseline.
+with, ends those that have lost, and in the end says whether anything beats the baseline. Without
+GPUs a trial takes a CPU for each rank and one more: with fewer it waits for ever.
 """
 
 import argparse

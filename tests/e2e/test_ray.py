@@ -7,16 +7,25 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from autotune.exporters import to_yaml
 from tests import netns, ray_hosts
+from tests.bests import best_here
 
 pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
 pytestmark = [pytest.mark.netns, pytest.mark.timeout(900)]
 PATIENCE_S = 200.0
+RATE = "1gbit"
+CLIENT_PORT = 10001
+SCRIPT = Path(__file__).parents[1] / "scripts" / "train.py"
+HIDDEN = 'mount -t tmpfs none /mnt && cp "$0" /mnt/train.py && cd /mnt && exec "$@"'
+"""In a mount namespace of its own: a folder with the script that no other process sees."""
 STUDY = ["--instance", "local", "--workload", "tiny", "--nproc", "1", "--window", "0.05s"]
 
 
@@ -24,16 +33,21 @@ STUDY = ["--instance", "local", "--workload", "tiny", "--nproc", "1", "--window"
 def nodes() -> Iterator[list[ray_hosts.RayNode]]:
     if reason := netns.why_not():
         pytest.skip(reason)
-    with netns.hosts(2, rate="1gbit") as hosts, ray_hosts.cluster(hosts) as made:
+    with netns.hosts(2, rate=RATE) as hosts, ray_hosts.cluster(hosts) as made:
         yield made
 
 
 @contextmanager
-def autotune(node: ray_hosts.RayNode, home: Path, *words: str) -> Iterator["subprocess.Popen[str]"]:
-    """`autotune` on a host of the cluster; what it says goes to home/stderr."""
+def autotune(
+    node: ray_hosts.RayNode, home: Path, *words: str, before: tuple[str, ...] = ()
+) -> Iterator["subprocess.Popen[str]"]:
+    """`autotune` on a host of the cluster; what it says goes to home/stderr.
+
+    `before` are words in front of it, which run it.
+    """
     with (home / "stderr").open("w") as errors:
         process = subprocess.Popen(
-            node.host.command("autotune", *words),
+            node.host.command(*before, "autotune", *words),
             env={**node.variables, "AUTOTUNE_HOME": str(home)},
             cwd=home,
             stdout=subprocess.PIPE,
@@ -64,6 +78,31 @@ def wait_for(run: "subprocess.Popen[str]", home: Path, pattern: str) -> re.Match
         time.sleep(0.1)
 
 
+def test_a_script_is_sent_to_the_nodes_by_a_client_and_a_slow_link_named(
+    nodes: list[ray_hosts.RayNode], tmp_path: Path
+) -> None:
+    client = ["--executor", "ray", "--address", f"ray://{nodes[0].host.address}:{CLIENT_PORT}"]
+    words = ["--nodes", "2", "--instance", "local", "--nproc", "1", "--window", "0.05s"]
+    words += ["--only", "accumulation_steps", "--strategy", "grid", "--trials", "1"]
+    words += ["--global-batch", "16", "--output", str(tmp_path / "best.yaml")]
+    script = ["train.py", "--micro-batch", "{micro_batch}", "--accumulate", "{accumulation_steps}"]
+    before = ("unshare", "-m", "sh", "-c", HIDDEN, str(SCRIPT))
+    nodes[1].host.shape("100mbit")
+    try:
+        all_words = ["run", *client, *words, "--", *script]
+        with autotune(nodes[0], tmp_path, *all_words, before=before) as run:
+            run.communicate(timeout=PATIENCE_S)
+    finally:
+        nodes[1].host.shape(RATE)
+    said = (tmp_path / "stderr").read_text()
+    assert run.returncode == 0, said
+    slow, fast = nodes[1].host.address, nodes[0].host.address
+    assert re.search(rf"what \S+ \({slow}\) sends to \S+ \({fast}\) takes \d+", said), said
+    best = yaml.safe_load((tmp_path / "best.yaml").read_text())
+    assert best["for"]["nodes"] == 2
+    assert (best["script"]["samples"], best["fingerprint"]["parameters"]) == ("counted", 17)
+
+
 def test_a_lost_node_costs_one_trial_of_a_study(
     nodes: list[ray_hosts.RayNode], tmp_path: Path
 ) -> None:
@@ -85,3 +124,22 @@ def test_a_lost_node_costs_one_trial_of_a_study(
     assert set(outcomes) <= {"completed", "pruned", "preempted", "cancelled"}
     # The same again, on what is there.
     assert trials[number + 1]["candidate"] == trials[number]["candidate"]
+
+
+@pytest.mark.long
+def test_an_answer_is_verified_on_as_many_nodes(
+    nodes: list[ray_hosts.RayNode], tmp_path: Path
+) -> None:
+    """The baseline is held at what makes it slower, so that the answer is known."""
+    best = best_here({"micro_batch": 8, "accumulation_steps": 1})
+    evidence = replace(best.evidence, pinned={"accumulation_steps": 8}, ratio=None)
+    target = replace(best.target, nodes=2, ranks_per_node=1)
+    text = to_yaml(replace(best, evidence=evidence, target=target))
+    (tmp_path / "best.yaml").write_text(text, encoding="utf-8")
+    words = ["verify", "best.yaml", *address(nodes), "--window", "0.05s", "--format", "json"]
+    with autotune(nodes[0], tmp_path, *words) as run:
+        answer, _ = run.communicate(timeout=PATIENCE_S)
+    said = (tmp_path / "stderr").read_text()
+    assert run.returncode == 0, said
+    assert json.loads(answer)["verification"] == "holds"
+    assert said.count("round ") == 10

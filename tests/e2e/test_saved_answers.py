@@ -53,6 +53,8 @@ def test_verify_refuses_other_machines_and_defaults(tmp_path: Path) -> None:
     assert "no GPU is visible here" in call(tmp_path, "verify", "best.yaml", expect=2).stderr
     write(tmp_path, best_here(conclusion="keep_defaults"))
     assert "says to keep the defaults" in call(tmp_path, "verify", "best.yaml", expect=2).stderr
+    refused = call(tmp_path, "verify", "best.yaml", "--executor", "simulated", expect=2)
+    assert "--executor: 'simulated' measures nothing" in refused.stderr
 
 
 def test_export_lists_what_is_left_out_and_wants_force(tmp_path: Path) -> None:

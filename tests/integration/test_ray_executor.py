@@ -1,6 +1,7 @@
 """The Ray executor on a real cluster of three nodes, all on this machine."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from autotune.errors import ExecutorError, FieldError
+from autotune.errors import ExecutorError, FieldError, UserError
 from autotune.model import Outcome, Window
 from autotune.model.protocol import Verdict
 from tests.ray_hosts import QUIET, environment
@@ -21,6 +22,7 @@ from tests.ray_hosts import QUIET, environment
 pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
 os.environ.update(QUIET)
 
+import ray
 from ray.cluster_utils import Cluster
 
 from autotune.executors.ray.actor import AgentOptions
@@ -47,6 +49,7 @@ def cluster() -> Iterator[Any]:
     try:
         for _ in range(2):
             made.add_node(**NODE)
+        made.add_node(**NODE | {"num_cpus": 2})
         yield made
     finally:
         made.shutdown()
@@ -156,6 +159,22 @@ def test_a_killed_agent_costs_one_trial(executor: RayExecutor, tmp_path: Path) -
     assert victim not in {facts.pid for facts in executor.facts}
 
 
+def test_what_a_trial_has_left_ends_with_an_agent_that_ray_ends(
+    executor: RayExecutor, tmp_path: Path
+) -> None:
+    mark = f"children-{os.getpid()}"
+    victim = executor._placed(Event()).agents[1]
+
+    def end_soon() -> None:
+        wait_for(6, mark, PATIENCE_S)
+        ray.kill(victim)
+
+    Thread(target=end_soon, daemon=True).start()
+    end = executor.run(launch("windows_beside_children", tmp_path, mark=mark), go, Event())
+    assert end.outcome is Outcome.PREEMPTED
+    wait_for(0, mark, LIMIT_S)
+
+
 def test_a_lost_node_costs_one_trial(executor: RayExecutor, cluster: Any, tmp_path: Path) -> None:
     mark = f"node-{os.getpid()}"
     lost = cluster.worker_nodes.copy().pop()
@@ -174,15 +193,28 @@ def test_a_lost_node_costs_one_trial(executor: RayExecutor, cluster: Any, tmp_pa
 
 
 def test_every_node_tells_how_fast_it_is(executor: RayExecutor, tmp_path: Path) -> None:
-    found = executor.preflight()
+    reduced, *slow = executor.preflight()
+    assert re.fullmatch(r"an all-reduce of 4 MiB between the nodes takes \d+\.\d ms", reduced)
     # Both are the same machine; which of them a busy moment hits is nobody's fault.
-    assert all("times as long as the other nodes" in line for line in found)
+    assert all("times as long as" in line for line in slow)
     assert executor.run(launch("complete", tmp_path), go, Event()).outcome is Outcome.COMPLETED
 
 
-def test_more_nodes_than_there_are_is_refused_at_once(cluster: Any, executor: RayExecutor) -> None:
-    with pytest.raises(FieldError, match=r"--nodes: 3 is more than this cluster has: 2 nodes"):
+def test_nodes_that_differ_are_left_alone(cluster: Any, executor: RayExecutor) -> None:
+    (notice,) = executor.left_out
+    assert re.search(r"left out: .*: 1 with 2 CPUs, .*; the study takes the 2 with 1 CPU,", notice)
+    larger = {node["NodeID"] for node in ray.nodes() if node["Resources"].get("CPU") == 2}
+    placed = ray.util.placement_group_table().values()
+    used = {node for one in placed for node in one["bundles_to_node_id"].values()}
+    assert len(larger) == 1
+    assert not larger & used
+    with pytest.raises(UserError, match=r"2 with 1 CPU, local-.*; 1 with 2 CPUs, local-"):
         RayExecutor(3, address=cluster.address)
+
+
+def test_more_nodes_than_there_are_is_refused_at_once(cluster: Any, executor: RayExecutor) -> None:
+    with pytest.raises(FieldError, match=r"--nodes: 4 is more than this cluster has: 3 nodes"):
+        RayExecutor(4, address=cluster.address)
 
 
 def test_other_numbers_of_nodes_are_refused(executor: RayExecutor, tmp_path: Path) -> None:

@@ -251,6 +251,11 @@ def leave_children_only() -> None:
         pid_file(name).write_text(str(child.pid))
 
 
+def windows_beside_children() -> None:
+    leave_children_only()
+    windows_forever()
+
+
 def wait_with_children() -> None:
     leave_children_only()
     wait_forever()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from autotune.executors.device_memory import DeviceMemory
-from autotune.executors.family import Family
+from autotune.executors.family import Family, living_process
 from autotune.executors.leftovers import is_listened_on, stays_listened_on
 from autotune.executors.quarantine import Quarantine
 from autotune.executors.scratch import Scratch
@@ -153,6 +153,40 @@ def test_a_warden_reads_what_was_said_before_its_launcher_died(tmp_path: Path) -
     command = [sys.executable, "-m", "autotune.executors.warden", nobody]
     subprocess.run(command, input=line.encode(), check=True, timeout=60)
     assert not folder.exists()
+
+
+def test_a_warden_apart_is_no_child_and_removes_what_is_its_launchers(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    program = (
+        "import subprocess, sys, time\n"
+        "from pathlib import Path\n"
+        "from autotune.executors.own_folder import OwnFolder\n"
+        "from autotune.executors.warden import Warden\n"
+        "own, warden = OwnFolder(), Warden(apart=True)\n"
+        "warden.guard('TMPDIR=' + sys.argv[1], Path(sys.argv[1]))\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],\n"
+        "    env={'TMPDIR': sys.argv[1]}, start_new_session=True, stdout=subprocess.DEVNULL)\n"
+        "print(warden._apart, child.pid, own.path, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    words = [sys.executable, "-c", program, str(scratch)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as launcher:
+        assert launcher.stdout is not None
+        *pids, own = launcher.stdout.readline().decode().split()
+        warden, child = map(int, pids)
+        assert Path(own).is_dir()
+        process = living_process(warden)
+        assert process is not None
+        assert process.parent != launcher.pid
+        launcher.kill()
+    deadline = time.monotonic() + 60
+    while living_process(warden) or living_process(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert not Path(own).exists()
+    assert not scratch.exists()
 
 
 def test_devices_are_held_as_long_as_the_process_lives() -> None:

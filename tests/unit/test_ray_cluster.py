@@ -10,58 +10,109 @@ from autotune.cli.on_ray import ClusterOptions, chosen_cluster, for_cluster
 from autotune.cli.options import ExecutorName
 from autotune.errors import FieldError, UserError
 from autotune.executors.rank_environment import carried_environment
+from autotune.model import Machine
 from autotune.request import Request
 
 pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
 
 from autotune.executors.ray import cluster
-from autotune.executors.ray.cluster import NodeKind, find_kind
+from autotune.executors.ray.choice import Choice, Node, choose
+from autotune.executors.ray.cluster import find_nodes
 from autotune.executors.ray.interface import interface_of
+from autotune.executors.ray.kind import NodeKind
+from autotune.executors.ray.survey import Answer
 
 A100 = {"CPU": 96.0, "GPU": 8.0, "accelerator_type:A100": 1.0}
 H100 = {"CPU": 192.0, "GPU": 8.0, "accelerator_type:H100": 1.0}
 HEAD = {"CPU": 4.0, "memory": 1.0}
 EMPTY = {"memory": 1.0}
+NAMES = {96: "a100", 192: "h100", 4: "small"}
 
 
 def having(monkeypatch: pytest.MonkeyPatch, *nodes: dict[str, float], dead: int = 0) -> None:
-    made: list[dict[str, Any]] = [{"Alive": True, "Resources": node} for node in nodes]
-    made += [{"Alive": False, "Resources": A100}] * dead
+    """A cluster of these; each says of itself what Ray says of it."""
+    every = [(True, node) for node in nodes] + [(False, A100)] * dead
+    made: list[dict[str, Any]] = [
+        {"Alive": lives, "Resources": node, "NodeID": f"id{n}", "NodeManagerAddress": f"10.0.0.{n}"}
+        for n, (lives, node) in enumerate(every)
+    ]
+    cpus = {f"id{n}": int(node.get("CPU", 0)) for n, (_, node) in enumerate(every)}
+
+    def survey(gpus: dict[str, int]) -> dict[str, Answer]:
+        return {node: Answer(machine=machine(NAMES[cpus[node]])) for node in gpus}
+
     monkeypatch.setattr(cluster.ray, "nodes", lambda: made)
+    monkeypatch.setattr(cluster, "survey", survey)
+
+
+def machine(name: str) -> Machine:
+    return Machine(
+        instance=name, gpus=(), cpu="", cores=1, memory_bytes=1, numa_nodes=1, versions={}
+    )
+
+
+def anything(_: Machine) -> str:
+    return ""
 
 
 def test_where_there_are_gpus_only_nodes_with_gpus_count(monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, HEAD, HEAD, A100, A100)
-    kind = find_kind(2)
-    assert kind == NodeKind(gpus=8, accelerator="A100", cpus=96)
-    assert kind.bundle == {"GPU": 8, "CPU": 96, "accelerator_type:A100": 0.001}
+    choice = find_nodes(2, anything)
+    assert choice == Choice(kind=NodeKind(gpus=8, accelerator="A100", cpus=96), count=2)
+    assert choice.kind.bundle == {"GPU": 8, "CPU": 96, "accelerator_type:A100": 0.001}
+    assert choice.kind.labels == {}
 
 
 def test_a_head_without_cpus_is_no_node_to_train_on(monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, EMPTY, HEAD)
-    assert find_kind(1).bundle == {"CPU": 4}
+    assert find_nodes(1, anything).kind.bundle == {"CPU": 4}
     with pytest.raises(FieldError, match="2 is more than this cluster has: 1 node to train on, 2"):
-        find_kind(2)
+        find_nodes(2, anything)
 
 
 def test_dead_nodes_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, A100, dead=3)
     with pytest.raises(FieldError, match="has: 1 node"):
-        find_kind(2)
+        find_nodes(2, anything)
 
 
-def test_the_only_kind_with_enough_nodes_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_group_of_equal_nodes_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, A100, H100, H100)
-    assert find_kind(2).accelerator == "H100"
+    choice = find_nodes(1, anything)
+    assert (choice.kind.accelerator, choice.kind.without) == ("H100", ("id0",))
+    assert choice.kind.labels == {"ray.io/node-id": "!in(id0)"}
+    assert choice.notices == (
+        "left out: 10.0.0.0: 1 with 8 A100 GPUs and 96 CPUs, a100; the study takes the 2 with 8 "
+        "H100 GPUs and 192 CPUs, h100",
+    )
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
-def test_mixed_nodes_are_refused_with_what_there_is(
-    monkeypatch: pytest.MonkeyPatch, nodes: int
+def test_what_was_asked_for_decides_before_the_number_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, A100, H100, H100)
+    choice = find_nodes(1, lambda found: "it isn't a p4d" if found.instance != "a100" else "")
+    assert choice.kind.accelerator == "A100"
+    assert choice.notices == ("left out: 10.0.0.1, 10.0.0.2: it isn't a p4d",)
+
+
+def test_nodes_that_only_say_themselves_that_they_differ_are_no_group() -> None:
+    kind = NodeKind(gpus=0, accelerator="", cpus=2)
+    one, *others = [
+        Node(id=name, address=name, kind=kind, machine=machine(name[0]))
+        for name in ("a1", "b1", "b2")
+    ]
+    assert choose([one, *others], 2, anything).kind.without == ("a1",)
+    silent = Node(id="c", address="c", kind=kind, fault="it says nothing")
+    assert "left out: c: it says nothing" in choose([one, *others, silent], 2, anything).notices
+
+
+def test_no_group_that_is_large_enough_is_refused_with_what_there_is(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     having(monkeypatch, A100, H100)
-    with pytest.raises(UserError, match="1 with 8 A100 GPUs and 96 CPUs; 1 with 8 H100 GPUs"):
-        find_kind(nodes)
+    with pytest.raises(UserError, match="1 with 8 H100 GPUs and 192 CPUs, h100; 1 with 8 A100"):
+        find_nodes(2, anything)
+    with pytest.raises(UserError, match=r"1 node is needed, .* h100 \(it isn't a p4d\)"):
+        find_nodes(1, lambda _: "it isn't a p4d")
 
 
 def test_an_address_belongs_to_an_interface() -> None:

@@ -1,12 +1,16 @@
-"""Which nodes are slow, by what each of their devices took."""
+"""Which nodes are slow, by what each of their devices and transfers took."""
 
-import json
-import subprocess
-import sys
+import itertools
+import os
+import socket
 
 import pytest
 
-from autotune.executors.ray.preflight import at_best, slow_nodes
+pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
+
+from autotune.executors.host import describe_machine
+from autotune.executors.ray.preflight import all_reduce, at_best, findings, slow_links, slow_nodes
+from autotune.executors.ray.probe import Meeting, NodeProbe, probe_node
 
 
 def test_nodes_that_are_alike_are_fine() -> None:
@@ -28,14 +32,69 @@ def test_nothing_is_said_without_others(seconds: dict[str, tuple[float, ...]]) -
     assert slow_nodes(seconds) == []
 
 
+def took(nodes: str, **slow: float) -> dict[tuple[str, str], float]:
+    """Between all of `nodes`; `slow` has times by sender (`a_`), receiver (`_b`) or both (`ab`)."""
+    pairs = {}
+    for source, target in itertools.permutations(nodes, 2):
+        names = (f"{source}_", f"_{target}", f"{source}{target}")
+        pairs[source, target] = max([1.0, *(slow[name] for name in names if name in slow)])
+    return pairs
+
+
+@pytest.mark.parametrize(
+    ("slow", "said"),
+    [
+        ({}, []),
+        ({"b_": 1.2}, []),
+        ({"b_": 4.0}, ["what b sends takes at least 4.0 times"]),
+        ({"_b": 4.0}, ["what b receives takes at least 4.0 times"]),
+        ({"b_": 4.0, "_b": 3.0}, ["what b sends", "what b receives"]),
+        ({"bc": 4.0}, ["from b to c data takes 4.0 times"]),
+    ],
+)
+def test_the_slow_end_of_slow_transfers_is_named(slow: dict[str, float], said: list[str]) -> None:
+    found = slow_links(took("abcd", **slow))
+    assert len(found) == len(said), found
+    assert all(line.startswith(start) for line, start in zip(found, said, strict=True))
+
+
+def test_of_two_nodes_the_slower_way_is_named() -> None:
+    assert slow_links(took("ab", ab=1.3)) == []
+    (line,) = slow_links(took("ab", ba=4.0))
+    assert line.startswith("what b sends to a takes 4.0 times as long as what a sends")
+
+
+def test_a_node_that_cannot_be_reached_is_named_first() -> None:
+    probes = {"a": NodeProbe(fault="timed out"), "b": NodeProbe(seconds=(1.0,), fault="refused")}
+    assert findings(probes) == [
+        "a: the probe failed: timed out (so did 1 more); trials will meet the same"
+    ]
+
+
 def test_a_busy_moment_does_not_count() -> None:
-    once, again = {"a": (1.0, 3.0), "b": (1.0, 1.0)}, {"a": (2.0, 1.1), "b": (1.0, 1.0)}
-    assert at_best(once, again) == {"a": (1.0, 1.1), "b": (1.0, 1.0)}
-    assert at_best(once, {"b": (0.5, 2.0)}) == {"b": (0.5, 1.0)}
+    once = {"a": NodeProbe(seconds=(1.0, 3.0), all_reduce_s=0.5, received_s={1: 9.0})}
+    again = {"a": NodeProbe(seconds=(2.0, 1.1), all_reduce_s=0.25, received_s={1: 1.0})}
+    best = at_best(once | {"b": NodeProbe()}, again)
+    assert best == {"a": NodeProbe(seconds=(1.0, 1.1), all_reduce_s=0.25, received_s={1: 1.0})}
+    assert all_reduce(best) == ["an all-reduce of 4 MiB between the nodes takes 250.0 ms"]
+    failed = {"a": NodeProbe(fault="timed out")}
+    assert at_best(failed, again) == at_best(again, failed) == again
 
 
-def test_a_node_tells_what_its_device_takes() -> None:
-    words = [sys.executable, "-m", "autotune.trainers.probe", "cpu"]
-    done = subprocess.run(words, capture_output=True, check=True)
-    (seconds,) = json.loads(done.stdout)["seconds"]
+def test_a_node_tells_what_its_device_takes_and_why_it_tells_no_more() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        alone = Meeting(node=0, nodes=1, address="127.0.0.1", port=port)
+        found = probe_node(alone, describe_machine(), server, cores=1)
+    (seconds,) = found.seconds
     assert 0 < seconds < 10
+    assert (found.received_s, found.fault) == ({}, "")
+    os.environ["GLOO_SOCKET_IFNAME"] = "nowhere0"
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            two = Meeting(node=0, nodes=2, address="127.0.0.1", port=port)
+            wrong = probe_node(two, describe_machine(), server, cores=1)
+    finally:
+        del os.environ["GLOO_SOCKET_IFNAME"]
+    assert "nowhere0" in wrong.fault

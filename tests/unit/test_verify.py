@@ -54,7 +54,7 @@ def verified(
     executor = FormulaExecutor(speed, noise=noise, seed=seed)
     found = Verifier(
         best=best_here({"bucket_cap_mb": 50}),
-        baseline=Arm(name="baseline", settings=PLAIN, environment={}),
+        baseline=Arm(name="baseline", settings=PLAIN, environment={}), workload=None,
         executor=executor, folder=folder, rounds=5, plan=MeasurementPlan(), cancel=Event(),
         on_launch=nothing,
     ).run()  # fmt: skip

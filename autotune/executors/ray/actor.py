@@ -1,13 +1,12 @@
 """The agent of one node as a Ray actor: what `NodeAgent` does, asked for from elsewhere."""
 
-import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -23,18 +22,18 @@ from autotune.executors.local import RANK_COMMAND
 from autotune.executors.node_agent import NodeAgent, Order
 from autotune.executors.nodes import NodeEvent, StartError
 from autotune.executors.own_folder import OwnFolder
-from autotune.executors.rank_environment import ALWAYS
 from autotune.executors.rank_starter import RankStarter
+from autotune.executors.ray.code import as_here, fault, spec_here
 from autotune.executors.ray.interface import interface_of
+from autotune.executors.ray.probe import Meeting, NodeProbe, probe_node
 from autotune.executors.ray.silence import Silence
 from autotune.executors.standing import Standing
+from autotune.executors.warden import Warden
 from autotune.executors.watch import Limits
 from autotune.model import Machine, UserWorkload
 from autotune.model.protocol import Answer
 from autotune.space.facts import Links
 
-PROBE_LIMIT_S = 120.0
-"""Nearly all of it is for importing torch from a disk that hasn't been read before."""
 _POLL_S = 0.05
 
 
@@ -90,15 +89,23 @@ class AgentActor:
         # Ray's own, by what it was told of the node; ranks get a share of what there is.
         os.environ.pop("OMP_NUM_THREADS", None)
         self._machine = describe_machine()
-        self._workload = options.workload and _as_here(options.workload)
+        self._workload = options.workload and as_here(options.workload)
         self._own = OwnFolder("agent-")
         self._folder = self._own.path
         # A person may have told Ray of fewer CPUs than there are.
         reserved = int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1))
+        self._cores = min(self._machine.cores, reserved)
+        self._server: socket.socket | None = None
+        """At which a probe is about to meet."""
         self._agent = NodeAgent(
             rank_command=options.rank_command or RANK_COMMAND,
-            starter=RankStarter(cold=options.cold, workload=self._workload),
-            cores=lambda: min(self._machine.cores, reserved),
+            starter=RankStarter(
+                cold=options.cold,
+                workload=self._workload,
+                # Ray ends an actor's children with it: this one is to outlive it.
+                warden=Warden(apart=True),
+            ),
+            cores=lambda: self._cores,
             term_s=options.term_s,
         )
 
@@ -116,18 +123,18 @@ class AgentActor:
                 versions=own_versions(),
             )
 
-    def probe(self) -> tuple[float, ...]:
-        """Seconds that each device here takes for the same work; empty if that can't be found."""
+    def open_probe(self) -> tuple[str, int]:
+        """Address and port at which the processes of a probe meet."""
         with self._silence.broken():
-            device = self._machine.device.value
-            done = subprocess.run(
-                [sys.executable, "-m", "autotune.trainers.probe", device],
-                env={**os.environ, **ALWAYS},
-                capture_output=True,
-                timeout=PROBE_LIMIT_S,
-                check=False,
-            )
-            return tuple(json.loads(done.stdout)["seconds"]) if done.returncode == 0 else ()
+            self._server = socket.create_server((self._address, 0), backlog=128)
+            return self._address, self._server.getsockname()[1]
+
+    def probe(self, meeting: Meeting) -> NodeProbe:
+        """What each device here takes for the same work, and data for the way here."""
+        with self._silence.broken():
+            server, self._server = self._server, None
+            with server or nullcontext():
+                return probe_node(meeting, self._machine, server, cores=self._cores)
 
     def beat(self) -> None:
         """The driver lives."""
@@ -142,11 +149,11 @@ class AgentActor:
     def start(self, order: Order) -> StartError | None:
         """Start this node's ranks; returns why that can't be."""
         with self._silence.broken():
-            if self._workload is not None and (changed := self._workload.changed()):
-                return StartError(f"{self._address}: {changed}")
-            spec = order.spec
-            if spec.workload_folder and self._workload is not None:
-                spec = replace(spec, workload_folder=self._workload.folder)
+            spec, own = order.spec, self._workload
+            if own is not None:
+                if wrong := fault(own):
+                    return StartError(f"{self._address}: {wrong}")
+                spec = spec_here(spec, own)
             order = replace(order, spec=spec, directory=self._folder / order.directory.name)
             try:
                 self._agent.start(order, Event())
@@ -197,17 +204,3 @@ class AgentActor:
         with self._silence.broken():
             self._agent.close()
             self._own.remove()
-
-
-def _as_here(workload: UserWorkload) -> UserWorkload:
-    """With the paths of this node, where Ray has unpacked the driver's folder as the current one.
-
-    Where it hasn't, all nodes see the folder under the path that the driver has for it.
-    """
-    if not workload.folder or Path(workload.folder).is_dir():
-        return workload
-    here = Path.cwd()
-    file = workload.file
-    if file and Path(file).is_relative_to(workload.folder):
-        file = str(here / Path(file).relative_to(workload.folder))
-    return replace(workload, folder=str(here), file=file)

@@ -1,44 +1,27 @@
 """A connection to a Ray cluster, and which of its nodes a study can have."""
 
 import os
-from collections import Counter
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
-from autotune.errors import ExecutorError, FieldError, UserError
+from autotune.errors import ExecutorError
+from autotune.executors.ray.choice import Choice, Misfit, Node, check_count, choose
+from autotune.executors.ray.kind import NodeKind
+from autotune.executors.ray.survey import survey
 
 AUTO = "auto"
-_ACCELERATOR = "accelerator_type:"
-_SLIVER = 0.001
-"""Of a resource that only says where a bundle has to be."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeKind:
-    """Nodes that Ray has no difference between."""
-
-    gpus: int
-    accelerator: str
-    """As Ray names it, such as A100; empty without GPUs."""
-    cpus: int
-
-    @property
-    def bundle(self) -> dict[str, float]:
-        """All of a node, so that nothing else runs beside a trial."""
-        resources: dict[str, float] = {"CPU": self.cpus, "GPU": self.gpus}
-        if self.accelerator:
-            resources[_ACCELERATOR + self.accelerator] = _SLIVER
-        return {name: amount for name, amount in resources.items() if amount}
-
-    def __str__(self) -> str:
-        gpus = f"{self.gpus} {self.accelerator or 'unnamed'} GPUs and " if self.gpus else ""
-        return f"{gpus}{self.cpus} CPUs"
+ATTEMPTS = 3
+_NOT_STARTED = "Starting Ray client server failed"
+"""What a cluster says to `ray://` now and then (Ray 2.60), and no longer when asked again."""
+_TOO_LARGE = "exceeds the maximum size"
+"""Of a folder, in Ray's message."""
 
 
 @contextmanager
@@ -51,20 +34,7 @@ def connected(address: str, *, folder: str) -> Iterator[str]:
     if ray.is_initialized():
         yield ""
         return
-    try:
-        context = ray.init(
-            address=address,
-            namespace="autotune",
-            log_to_driver=False,
-            logging_level="ERROR",
-            runtime_env=_runtime_env(folder),
-        )
-    except (ConnectionError, RayError, RuntimeError, ValueError) as error:
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ExecutorError(
-            f"--address: no Ray cluster answers at {address!r}: {first}",
-            hint="start one with: ray start --head; RAY_AUTH_MODE and the token have to be its own",
-        ) from None
+    context = _connect(address, folder)
     _hush()
     try:
         yield _dashboard(context)
@@ -72,28 +42,53 @@ def connected(address: str, *, folder: str) -> Iterator[str]:
         ray.shutdown()
 
 
-def find_kind(nodes: int) -> NodeKind:
-    """Of the nodes to take. Raises UserError if the cluster hasn't as many that are alike."""
-    living = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    with_gpus = [resources for resources in living if resources.get("GPU")]
-    usable = with_gpus or [resources for resources in living if resources.get("CPU")]
-    kinds = Counter(_kind(resources) for resources in usable)
-    if len(usable) < nodes:
-        raise FieldError(
-            "--nodes",
-            nodes,
-            f"is more than this cluster has: {len(usable)} node{'s' * (len(usable) != 1)} to train "
-            f"on, {len(living)} in all",
-            hint="start more nodes, or ask for fewer",
+def _connect(address: str, folder: str) -> Any:
+    """What `ray.init` returns. Raises ExecutorError."""
+    for left in range(ATTEMPTS, 0, -1):
+        try:
+            return _init(address, folder)
+        except (ConnectionError, RayError, RuntimeError, ValueError) as error:
+            if left == 1 or _NOT_STARTED not in str(error):
+                raise _refusal(error, address, folder) from None
+    return None
+
+
+def _init(address: str, folder: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what matters comes as an exception
+        return ray.init(
+            address=address,
+            namespace="autotune",
+            log_to_driver=False,
+            logging_level="ERROR",
+            runtime_env=_runtime_env(folder),
         )
-    enough = [kind for kind, count in kinds.items() if count >= nodes]
-    if len(enough) != 1:
-        found = "; ".join(f"{count} with {kind}" for kind, count in kinds.most_common())
-        raise UserError(
-            f"--nodes: {nodes} nodes that are alike are needed, and the cluster's differ: {found}",
-            hint="results of different machines can't be compared; start as many of one kind",
+
+
+def find_nodes(count: int, misfit: Misfit) -> Choice:
+    """The nodes that a study may take, as many as are alike.
+
+    Where there is a choice, each node is asked what it is. Raises UserError if there are too few.
+    """
+    living = [node for node in ray.nodes() if node["Alive"]]
+    with_gpus = [node for node in living if node["Resources"].get("GPU")]
+    usable = with_gpus or [node for node in living if node["Resources"].get("CPU")]
+    check_count(len(usable), len(living), count)
+    found = [
+        Node(
+            id=node["NodeID"],
+            address=node["NodeManagerAddress"],
+            kind=NodeKind.of(node["Resources"]),
         )
-    return enough[0]
+        for node in usable
+    ]
+    if len(found) > count or len({node.kind for node in found}) > 1:
+        answers = survey({node.id: node.kind.gpus for node in found})
+        found = [
+            replace(node, machine=answers[node.id].machine, fault=answers[node.id].fault)
+            for node in found
+        ]
+    return choose(found, count, misfit)
 
 
 def free_now() -> str:
@@ -109,11 +104,20 @@ def living_nodes() -> str:
     return f"{count} node{'s' * (count != 1)}"
 
 
-def _kind(resources: Mapping[str, float]) -> NodeKind:
-    gpus = int(resources.get("GPU", 0))
-    names = [name for name in resources if name.startswith(_ACCELERATOR)]
-    accelerator = names[0].removeprefix(_ACCELERATOR) if gpus and names else ""
-    return NodeKind(gpus=gpus, accelerator=accelerator, cpus=int(resources.get("CPU", 0)))
+def _refusal(error: Exception, address: str, folder: str) -> ExecutorError:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    if found := [line for line in lines if _TOO_LARGE in line]:
+        size = found[0].partition("Package size ")[2].partition(". ")[0]
+        return ExecutorError(
+            f"{folder} can't be sent to the nodes: its size {size}",
+            hint="keep data out of it, or name it in .gitignore or .rayignore",
+        )
+    # The rest may be a traceback of the cluster's, which ends with the reason.
+    said = f"{lines[0]} {lines[-1].strip()}" if lines[0].endswith(":") else lines[0]
+    return ExecutorError(
+        f"--address: no Ray cluster answers at {address!r}: {said}",
+        hint="start one with: ray start --head; RAY_AUTH_MODE and the token have to be its own",
+    )
 
 
 def _runtime_env(folder: str) -> dict[str, Any]:

@@ -14,13 +14,10 @@ from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow, check
 from autotune.executors.one_trial import run_trial
 from autotune.executors.rank_environment import carried_environment
 from autotune.executors.ray.actor import AgentOptions, NodeFacts
-from autotune.executors.ray.cluster import (
-    AUTO,
-    connected,
-    find_kind,
-)
+from autotune.executors.ray.choice import Misfit
+from autotune.executors.ray.cluster import AUTO, connected, find_nodes
 from autotune.executors.ray.placed import PLACE_LIMIT_S, Placed
-from autotune.executors.ray.preflight import at_best, slow_nodes
+from autotune.executors.ray.preflight import all_reduce, at_best, findings
 from autotune.executors.watch import Limits
 from autotune.model import DeviceKind, Machine, Outcome, UserWorkload
 
@@ -42,12 +39,13 @@ class RayExecutor(Executor):
         options: AgentOptions | None = None,
         limits: Limits | None = None,
         workload: UserWorkload | None = None,
+        misfit: Misfit = lambda _: "",
         replace_limit_s: float = REPLACE_LIMIT_S,
     ) -> None:
         """Connects, and takes its nodes. Of `limits`, the time limit is each launch's own.
 
-        Raises UserError for a cluster that is too small, and ExecutorError for one that doesn't
-        answer, or whose nodes differ.
+        Nodes with a `misfit` are left alone. Raises UserError for a cluster with too few nodes that
+        are alike, and ExecutorError for one that doesn't answer.
         """
         self._nodes = nodes
         self._limits = limits or Limits()
@@ -63,7 +61,8 @@ class RayExecutor(Executor):
         with ExitStack() as stack:
             folder = workload.folder if workload else ""
             self.dashboard = stack.enter_context(connected(address, folder=folder))
-            self._kind = find_kind(nodes)
+            choice = find_nodes(nodes, misfit)
+            self._kind, self.left_out = choice.kind, choice.notices
             stack.callback(self.release)
             self._team = Placed(self._kind, nodes, self._options, PLACE_LIMIT_S, Event())
             self._machine = self.facts[0].machine
@@ -84,16 +83,19 @@ class RayExecutor(Executor):
         return self._placed(Event()).facts
 
     def preflight(self) -> list[str]:
-        """A sentence for each node that is much slower than the others; takes some seconds."""
+        """How fast the nodes' links are, and which nodes are slower than the others.
+
+        In sentences; takes some seconds.
+        """
         if self._nodes == 1:
             return []
         nodes = self._placed(Event()).nodes
-        seconds = nodes.probe()
-        if found := slow_nodes(seconds):  # a busy moment doesn't come twice
-            found = slow_nodes(at_best(seconds, nodes.probe()))
+        probes = nodes.probe()
+        if findings(probes):  # a busy moment doesn't come twice
+            probes = at_best(probes, nodes.probe())
         if nodes.loss is not None:
             self.release()
-        return found
+        return [*all_reduce(probes), *findings(probes)]
 
     def named(self, machine: Machine) -> None:
         """`machine` is what the nodes are, under the name that results are stored under."""

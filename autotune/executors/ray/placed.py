@@ -12,7 +12,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from autotune.errors import ExecutorError
 from autotune.executors.ray.actor import AgentActor, AgentOptions, NodeFacts, own_versions
-from autotune.executors.ray.cluster import NodeKind, free_now, living_nodes
+from autotune.executors.ray.cluster import free_now, living_nodes
+from autotune.executors.ray.kind import NodeKind
 from autotune.executors.ray.remote_nodes import CALL_LIMIT_S, RemoteNodes
 from autotune.executors.ray.silence import BEAT_S
 
@@ -34,13 +35,13 @@ class Placed:
     ) -> None:
         self._beating = Event()
         self._group = _reserve(kind, count, limit_s, cancel)
-        self._agents: list[Any] = []
+        self.agents: list[Any] = []
         try:
-            self._agents = [
+            self.agents = [
                 _start_agent(self._group, index, kind, options) for index in range(count)
             ]
             facts: list[NodeFacts] = ray.get(
-                [agent.facts.remote() for agent in self._agents],
+                [agent.facts.remote() for agent in self.agents],
                 timeout=PLACE_LIMIT_S + CALL_LIMIT_S,
             )
             _check_alike(facts)
@@ -51,17 +52,17 @@ class Placed:
             raise
         order = sorted(range(count), key=lambda node: facts[node].address)
         self.facts = tuple(facts[node] for node in order)
-        self.nodes = RemoteNodes([self._agents[node] for node in order], self.facts)
+        self.nodes = RemoteNodes([self.agents[node] for node in order], self.facts)
         Thread(target=self._beat, name="ray-heartbeat", daemon=True).start()
 
     def close(self) -> None:
         """End the agents, and give the nodes back."""
         self._beating.set()
         with suppress(RayError, ConnectionError):
-            refs = [agent.close.remote() for agent in self._agents]
+            refs = [agent.close.remote() for agent in self.agents]
             if refs:
                 ray.wait(refs, num_returns=len(refs), timeout=CALL_LIMIT_S)
-        for agent in self._agents:
+        for agent in self.agents:
             with suppress(RayError, ConnectionError):
                 ray.kill(agent)
         with suppress(RayError, ConnectionError):
@@ -72,14 +73,17 @@ class Placed:
         last: dict[int, Any] = {}
         while not self._beating.wait(BEAT_S):
             with suppress(RayError, ConnectionError):
-                for number, agent in enumerate(self._agents):
+                for number, agent in enumerate(self.agents):
                     if number not in last or ray.wait([last[number]], timeout=0)[0]:
                         last[number] = agent.beat.remote()
 
 
 def _reserve(kind: NodeKind, count: int, limit_s: float, cancel: Event) -> PlacementGroup:
     """Whole nodes, as soon as they are free. Raises ExecutorError if they aren't in time."""
-    group = placement_group([kind.bundle] * count, strategy="STRICT_SPREAD")
+    labels = [kind.labels] * count if kind.labels else None
+    group = placement_group(
+        [kind.bundle] * count, strategy="STRICT_SPREAD", bundle_label_selector=labels
+    )
     deadline = time.monotonic() + limit_s
     while not group.wait(timeout_seconds=_POLL_S):
         if cancel.is_set() or time.monotonic() > deadline:

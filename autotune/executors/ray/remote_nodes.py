@@ -14,7 +14,8 @@ from autotune.executors.channel import Fault
 from autotune.executors.launch_facts import NodeLoss, NodesEnd, RankExit
 from autotune.executors.node_agent import Order
 from autotune.executors.nodes import Exited, Lost, NodeEvent, StartError
-from autotune.executors.ray.actor import PROBE_LIMIT_S, NodeFacts
+from autotune.executors.ray.actor import NodeFacts
+from autotune.executors.ray.probe import LIMIT_S, Meeting, NodeProbe
 from autotune.executors.standing import Standing
 from autotune.model import Outcome
 from autotune.model.protocol import Answer
@@ -120,16 +121,26 @@ class RemoteNodes:
             self._is_open = False
             self._each([agent.abandon.remote() for agent in self._agents])
 
-    def probe(self) -> dict[str, tuple[float, ...]]:
-        """By node the seconds that its devices take for the same work, all nodes at once."""
-        refs = [agent.probe.remote() for agent in self._agents]
-        found, _ = self._each(refs, PROBE_LIMIT_S)
-        return {self.name(node): seconds for node, seconds in found.items()}
+    def probe(self) -> dict[str, NodeProbe]:
+        """By node what its devices and its links take, all nodes at once; some may be missing."""
+        opened, _ = self._each([self._agents[0].open_probe.remote()])
+        if not opened:
+            return {}
+        address, port = opened[0]
+        nodes = len(self._agents)
+        meetings = [
+            Meeting(node=node, nodes=nodes, address=address, port=port) for node in range(nodes)
+        ]
+        calls = zip(self._agents, meetings, strict=True)
+        refs = [agent.probe.remote(meeting) for agent, meeting in calls]
+        found, _ = self._each(refs, LIMIT_S + CALL_LIMIT_S)
+        return {self.name(node): probe for node, probe in found.items()}
 
     def name(self, node: int) -> str:
         """Of a node, for people."""
         facts = self._facts[node]
-        return f"{facts.host} ({facts.address})"
+        same = [one.address for one in self._facts].count(facts.address) > 1
+        return f"{facts.host} ({facts.address}" + (f", node {node})" if same else ")")
 
     def _ask(self, timeout_s: float) -> None:
         """Have every agent that still has ranks tell what happens there."""
