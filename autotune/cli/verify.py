@@ -19,7 +19,7 @@ from autotune.exporters.document import read, to_yaml
 from autotune.exporters.files import check_writable, write_atomically
 from autotune.exporters.fingerprint import changes, misfit
 from autotune.exporters.script_text import script_command
-from autotune.loop.study import measurement_plan
+from autotune.loop.launcher import measurement_plan
 from autotune.loop.verify import Arm, Verification, Verified, Verifier, restamped
 from autotune.machine_lock import machine_use
 from autotune.machines import LOCAL, Place, find_place

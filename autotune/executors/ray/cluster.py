@@ -96,6 +96,26 @@ def find_kind(nodes: int) -> NodeKind:
     return enough[0]
 
 
+def lanes_of(kind: NodeKind, nodes: int, wanted: int | None) -> int:
+    """How many trials of `nodes` nodes of this kind there are nodes for; `wanted`, if it is given.
+
+    Raises FieldError if there are too few for that.
+    """
+    living = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    count = sum(_kind(resources) == kind for resources in living)
+    if wanted is None:
+        return max(1, count // nodes)
+    if count < nodes * wanted:
+        raise FieldError(
+            "--parallel-trials",
+            wanted,
+            f"needs {nodes * wanted} nodes, {nodes} for each, and this cluster has {count} that "
+            "are alike",
+            hint="start more nodes, or ask for fewer trials at once (auto: as many as fit)",
+        )
+    return wanted
+
+
 def free_now() -> str:
     """What of the cluster nobody has reserved, for people."""
     there, free = ray.cluster_resources(), ray.available_resources()
