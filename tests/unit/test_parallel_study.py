@@ -68,8 +68,9 @@ class Lanes(FormulaExecutor):
     def run(self, launch: Launch, on_window: OnWindow, cancel: Event) -> LaunchEnd:
         with self._changed:
             self._begin(launch)
-            if "beside" in launch.directory.name:
-                self._changed.wait_for(lambda: launch in self._accompanied, PATIENCE_S)
+            round_, _, _ = launch.directory.name.rpartition("-")
+            if round_.startswith("beside"):
+                self._changed.wait_for(lambda: self._has_begun(round_), PATIENCE_S)
             elif not launch.fresh:
                 self._changed.wait_for(self._has_been_full, PATIENCE_S)
             factor = self._beside if launch in self._accompanied else 1.0
@@ -90,6 +91,11 @@ class Lanes(FormulaExecutor):
         if len(self._running) > 1:
             self._accompanied += self._running
         self._changed.notify_all()
+
+    def _has_begun(self, round_: str) -> bool:
+        """All lanes run the baseline of this round."""
+        names = [running[-1].directory.name for running in self.together]
+        return sum(name.startswith(round_) for name in names) == self._lanes
 
     def _has_been_full(self) -> bool:
         """As many of the search as can run have run at once."""

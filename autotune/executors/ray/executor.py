@@ -128,7 +128,8 @@ class RayExecutor(Executor):
         with self._lock:
             lane = self._free.pop(0)
             # With others there is no need to wait for a cluster to grow.
-            replace_s = self._replace_limit_s if len(self._lanes) == 1 else PLACE_LIMIT_S
+            most_s = self._replace_limit_s
+            replace_s = most_s if len(self._lanes) == 1 else min(most_s, PLACE_LIMIT_S)
         try:
             end = lane.run(launch, on_window, cancel, replace_s=replace_s)
         except BaseException:
