@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from autotune.loop.ledger import Ledger
 from autotune.loop.plan import Plan, Step
 from autotune.loop.proposals import Proposals
 from autotune.model import Phase, Trial
 
+AnyProposals = TypeVar("AnyProposals", bound=Proposals)
+
 
 @dataclass(kw_only=True)
-class Course:
+class Course(Generic[AnyProposals]):
     """What a study knows and does next. Trials are numbered and learned from as they end.
 
     Only those of the search are under way at once. The baseline, contests and confirmation are each
@@ -19,7 +22,7 @@ class Course:
 
     plan: Plan
     ledger: Ledger
-    proposals: Proposals
+    proposals: AnyProposals
     under_way: list[Step] = field(default_factory=list)
     """What was launched and hasn't ended."""
 

@@ -126,7 +126,7 @@ class StudyRunner:
         unfinished = self.study.status is not StudyStatus.FINISHED
         return self._end(course, streak=None, interrupted=unfinished)
 
-    def _fresh(self) -> Course:
+    def _fresh(self) -> Course[FittingProposals]:
         """What decides, before any trial."""
         plan = Plan(
             spec=self.study.spec,
@@ -144,7 +144,7 @@ class StudyRunner:
             ),
         )
 
-    def _run(self, course: Course, crew: Crew[Ended], known: int) -> None:
+    def _run(self, course: Course[FittingProposals], crew: Crew[Ended], known: int) -> None:
         """Until nothing is left to launch, or may be."""
         used_s, started = self._used_s(course.ledger), self.clock()
         unchecked = self.executor.at_once > 1
@@ -162,7 +162,7 @@ class StudyRunner:
                 return
             self._take_in(crew.next(), course)
 
-    def _may_launch(self, course: Course, known: int) -> bool:
+    def _may_launch(self, course: Course[FittingProposals], known: int) -> bool:
         if self.cancel.is_set() or stuck(course.ledger.trials[known:]):
             return False
         return len(course.under_way) < self.executor.at_once
@@ -173,7 +173,7 @@ class StudyRunner:
             return ledger.elapsed_s
         return covered_s(ledger.trials)
 
-    def _check_lanes(self, course: Course, crew: Crew[Ended]) -> None:
+    def _check_lanes(self, course: Course[FittingProposals], crew: Crew[Ended]) -> None:
         """See that trials at once show the same as alone; else they run alone."""
         groups = self.executor.at_once
         self.observer.noticed(f"measuring the baseline on {groups} groups of nodes at once")
@@ -184,7 +184,9 @@ class StudyRunner:
             self.executor.narrow()
             self.observer.noticed(f"trials run one at a time from now on: {why_not}")
 
-    def _launch(self, step: Step, course: Course, crew: Crew[Ended], elapsed_s: float) -> None:
+    def _launch(
+        self, step: Step, course: Course[FittingProposals], crew: Crew[Ended], elapsed_s: float
+    ) -> None:
         """Start the trial of `step`, which counts as under way."""
         budget_s = self.study.spec.budget_s
         remaining_s = None if budget_s is None else max(0.0, budget_s - elapsed_s)
@@ -204,7 +206,7 @@ class StudyRunner:
         judged = self._raced(course.ledger, step, self.observer)
         crew.start(partial(self._launcher.run, step, launch, judged))
 
-    def _take_in(self, ended: Ended, course: Course) -> None:
+    def _take_in(self, ended: Ended, course: Course[FittingProposals]) -> None:
         trial = self._launcher.record(ended, course.next_number)
         self.store.add_trial(trial)
         with self._lock:
@@ -223,7 +225,9 @@ class StudyRunner:
 
         return on_window
 
-    def _end(self, course: Course, *, streak: Streak | None, interrupted: bool) -> StudyEnd:
+    def _end(
+        self, course: Course[FittingProposals], *, streak: Streak | None, interrupted: bool
+    ) -> StudyEnd:
         plan, ledger, proposals = course.plan, course.ledger, course.proposals
         is_stuck = streak is not None
         if interrupted:
