@@ -74,8 +74,7 @@ class MemoryKnowledge:
         self._capacity = capacity
         self._job = None if config is None else memory_job(space, config)
         self._predictions: dict[Candidate, PredictedMemory] = {}
-        self._completed: dict[PredictedMemory, Sample] = {}
-        self._exhausted: dict[PredictedMemory, None] = {}
+        self._known = Known()
         self._seen = 0
         self._judge: Judge | None = None
 
@@ -86,8 +85,7 @@ class MemoryKnowledge:
         for trial in trials[self._seen :]:
             self._take(trial)
         if self._judge is None or len(trials) > self._seen:
-            known = Known(completed=list(self._completed.values()), exhausted=list(self._exhausted))
-            self._judge = Judge(self._capacity, known)
+            self._judge = Judge(self._capacity, self._known)
         self._seen = len(trials)
 
     def judge(self, candidate: Candidate) -> Judgement | None:
@@ -101,12 +99,10 @@ class MemoryKnowledge:
             return
         predicted = self._predict(self._job, trial.candidate)
         if trial.outcome is Outcome.OUT_OF_MEMORY:
-            self._exhausted[predicted] = None
+            self._known.exhaust(predicted)
         elif trial.measurement is not None:
             peak = max(trial.measurement.peak_memory_bytes, default=0)
-            # The latest comes last: those are what a calibration uses.
-            self._completed.pop(predicted, None)
-            self._completed[predicted] = Sample(predicted=predicted, measured_bytes=peak)
+            self._known.complete(Sample(predicted=predicted, measured_bytes=peak))
 
     def _predict(self, job: MemoryJob, candidate: Candidate) -> PredictedMemory:
         if candidate not in self._predictions:

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune.model import PRESETS, DeviceKind, Gpu, Machine, TrainingSettings
+from autotune.model import (
+    PRESETS,
+    ActivationCheckpointing,
+    DeviceKind,
+    Gpu,
+    Machine,
+    TrainingSettings,
+)
 from autotune.space.memory import (
     UNCALIBRATED,
     Capacity,
@@ -19,6 +26,7 @@ from autotune.space.memory import (
     Sample,
     calibrate,
     capacity_of,
+    needs_at_least,
     predict,
 )
 from autotune.space.memory.calibration import LEAST_UNCERTAINTY, MAX_SAMPLES, MOST_UNCERTAINTY
@@ -178,3 +186,39 @@ def test_more_need_is_never_judged_milder(one: int, two: int, room: float) -> No
     small, large = sorted((one, two))
     known = judge(room, completed=[Sample(predicted=at(4), measured_bytes=2 * GIB)])
     assert order.index(known.judge(at(small)).fit) <= order.index(known.judge(at(large)).fit)
+
+
+LAYOUTS = st.tuples(st.integers(1, 8), st.booleans(), st.sampled_from(ActivationCheckpointing))
+
+
+@given(st.lists(LAYOUTS, max_size=30))
+def test_what_is_forgotten_changes_no_verdict(
+    launched: list[tuple[int, bool, ActivationCheckpointing]],
+) -> None:
+    done = [
+        predict(
+            CPU_JOB,
+            TrainingSettings(
+                micro_batch=batch,
+                activation_checkpointing=checkpointing,
+                gradient_as_bucket_view=views,
+            ),
+            {},
+        )
+        for batch, views, checkpointing in launched
+    ]
+    known = Known(Sample(predicted=one, measured_bytes=one.measured_bytes) for one in done)
+    for predicted in [*done, *(at(batch) for batch in range(1, 10))]:
+        shown = any(needs_at_least(one, predicted) for one in done)
+        assert shown == any(needs_at_least(one, predicted) for one in known.demanding)
+    assert all(
+        one == other or not needs_at_least(one, other)
+        for one in known.demanding
+        for other in known.demanding
+    )
+
+
+def test_many_trials_of_growing_demand_leave_little_to_look_at() -> None:
+    known = Known(samples(1.0, 0.0, 3 * MAX_SAMPLES))
+    assert len(known.samples) == MAX_SAMPLES
+    assert known.demanding == [at(3 * MAX_SAMPLES)]

@@ -1,11 +1,11 @@
 """Whether a candidate fits: by prediction, and by what trials have shown."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from autotune.model.instance import GIB
-from autotune.space.memory.calibration import Calibration, Sample, calibrate
+from autotune.space.memory.calibration import MAX_SAMPLES, Calibration, Sample, calibrate
 from autotune.space.memory.capacity import Capacity
 from autotune.space.memory.predicted import PredictedMemory, needs_at_least
 
@@ -30,22 +30,46 @@ class Judgement:
     """One sentence if it doesn't simply fit."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Known:
-    """What trials have shown."""
+    """What trials have shown. It stays short, for it is gone through after each of thousands."""
 
-    completed: Sequence[Sample] = ()
-    exhausted: Sequence[PredictedMemory] = ()
-    """Predictions for those that ran out of memory."""
+    def __init__(
+        self, completed: Iterable[Sample] = (), exhausted: Iterable[PredictedMemory] = ()
+    ) -> None:
+        self.samples: dict[PredictedMemory, Sample] = {}
+        """The latest, one for each prediction: what a calibration uses."""
+        self.demanding: list[PredictedMemory] = []
+        """Predictions of completed trials, without those that another needs at least as much as."""
+        self.exhausted: dict[PredictedMemory, None] = {}
+        """Predictions for those that ran out of memory."""
+        for sample in completed:
+            self.complete(sample)
+        for predicted in exhausted:
+            self.exhaust(predicted)
+
+    def complete(self, sample: Sample) -> None:
+        """Take in a completed trial."""
+        done = sample.predicted
+        self.samples.pop(done, None)
+        self.samples[done] = sample
+        if len(self.samples) > MAX_SAMPLES:
+            del self.samples[next(iter(self.samples))]
+        if not any(needs_at_least(other, done) for other in self.demanding):
+            self.demanding = [one for one in self.demanding if not needs_at_least(done, one)]
+            self.demanding.append(done)
+
+    def exhaust(self, predicted: PredictedMemory) -> None:
+        """Take in a trial that ran out of memory."""
+        self.exhausted[predicted] = None
 
 
 class Judge:
     """Judges candidates by one state of knowledge."""
 
     def __init__(self, capacity: Capacity, known: Known) -> None:
-        self.calibration: Calibration = calibrate(known.completed)
+        self.calibration: Calibration = calibrate(list(known.samples.values()))
         self._capacity = capacity
-        self._completed = [sample.predicted for sample in known.completed]
+        self._completed = list(known.demanding)
         # One that more demanding candidates survived ran out for another reason.
         self._exhausted = [
             failed
@@ -53,7 +77,8 @@ class Judge:
             if not any(needs_at_least(done, failed) for done in self._completed)
         ]
         correct = self.calibration.correct
-        # What has been seen to run shows more than a capacity that was looked up.
+        # What has been seen to run shows more than a capacity that was looked up. A correction
+        # grows with every component, so that the most demanding ones are enough.
         self._room = max([float(capacity.per_rank_bytes), *map(correct, self._completed)])
         self._least_exhausted = min(map(correct, self._exhausted), default=float("inf"))
 

@@ -1,6 +1,8 @@
 """What a candidate is predicted to need: peak memory of one rank, by what it is needed for."""
 
 from dataclasses import dataclass, fields
+from functools import cached_property
+from operator import ge
 
 from autotune.model import DeviceKind
 
@@ -40,12 +42,12 @@ class PredictedMemory:
     heap: int
     """CPU: what the C library keeps of freed memory."""
 
-    @property
+    @cached_property
     def total_bytes(self) -> int:
         """What has to fit into the device's memory, or into this rank's share of the host's."""
-        return sum(self.components().values())
+        return sum(self.sizes)
 
-    @property
+    @cached_property
     def measured_bytes(self) -> int:
         """What Measurement.peak_memory_bytes shows of it: on CUDA the allocator's peak only."""
         components = self.components()
@@ -58,14 +60,17 @@ class PredictedMemory:
         """The part that grows with the micro-batch, whose formula is the least certain."""
         return self.activations + self.logits
 
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Every component's bytes: kept, for predictions are compared by the thousand."""
+        return tuple(getattr(self, f.name) for f in fields(self) if f.name != "device")
+
     def components(self) -> dict[str, int]:
         """Every component's bytes, by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "device"}
+        names = (f.name for f in fields(self) if f.name != "device")
+        return dict(zip(names, self.sizes, strict=True))
 
 
 def needs_at_least(one: PredictedMemory, other: PredictedMemory) -> bool:
     """Whether `one` needs as much as `other` in every component, however wrong their sizes are."""
-    theirs = other.components()
-    return one.device is other.device and all(
-        size >= theirs[name] for name, size in one.components().items()
-    )
+    return one.device is other.device and all(map(ge, one.sizes, other.sizes))
