@@ -380,7 +380,7 @@ def complete_and_note() -> None:
         time.sleep(0.01)
     if is_beside and "FAKE_DISTURBS" in os.environ:
         globals()["window"] = lambda index: {"index": index, "steps": 2, "samples": 8, "seconds": 1}
-    time.sleep(0.2)
+    time.sleep(0.1)
     complete()
     note.write_text(json.dumps([began, time.time()]))
 

@@ -46,8 +46,17 @@ def two_is_best(settings: TrainingSettings) -> float:
 class Lanes(FormulaExecutor):
     """Launches at once make `beside` times the samples/s that they make alone."""
 
-    def __init__(self, lanes: int, *, beside: float = 1.0, gives_up_at: int | None = None) -> None:
+    def __init__(
+        self,
+        lanes: int,
+        *,
+        beside: float = 1.0,
+        gives_up_at: int | None = None,
+        loses: int | None = None,
+    ) -> None:
+        """It raises at the `gives_up_at`-th launch; the `loses`-th one of the search is lost."""
         super().__init__(two_is_best)
+        self._loses = loses
         self._lanes = lanes
         self._beside = beside
         self._gives_up_at = gives_up_at
@@ -77,6 +86,9 @@ class Lanes(FormulaExecutor):
             self._speed = lambda settings: factor * two_is_best(settings)
             launch.directory.mkdir(parents=True)
             (launch.directory / "rank-0.log").write_text(str(launch.spec.settings))
+            if not launch.fresh and sum(not one[-1].fresh for one in self.together) == self._loses:
+                self._loses = None
+                self._speed = lambda _: Outcome.PREEMPTED
             end = super().run(launch, on_window, cancel)
             self._running.remove(launch)
         time.sleep(0.002)
@@ -211,6 +223,17 @@ def test_an_interrupted_study_goes_on_with_every_result(after: int, tmp_path: Pa
     cancelled = {t.candidate for t in trials if t.outcome is Outcome.CANCELLED}
     later = {t.candidate for t in trials if t.outcome.has_worked}
     assert cancelled <= later
+
+
+@pytest.mark.parametrize("loses", [3, 6])
+def test_a_trial_that_was_lost_is_launched_once_more(loses: int, tmp_path: Path) -> None:
+    end, trials, _ = run(Lanes(3, loses=loses), tmp_path)
+    assert end.decision.conclusion is Conclusion.IMPROVED
+    lost = [trial.candidate for trial in trials if trial.outcome is Outcome.PREEMPTED]
+    assert len(lost) == 1
+    searched = [trial.candidate for trial in trials if trial.phase is Phase.SEARCH]
+    assert [searched.count(candidate) for candidate in lost] == [2]
+    assert len(set(searched)) == 12
 
 
 def test_what_is_remembered_is_the_same_as_what_was_decided(tmp_path: Path) -> None:
