@@ -5,8 +5,8 @@ import re
 from dataclasses import dataclass
 
 from autotune.errors import FieldError, UserError
+from autotune.loop.launcher import measurement_plan
 from autotune.loop.plan import LEAST_LAUNCHES
-from autotune.loop.study import measurement_plan
 from autotune.machines import Place
 from autotune.model import DeviceKind
 from autotune.scoring.design import MIN_ROUNDS

@@ -84,6 +84,7 @@ def build_spec(request: Request, target: Target, space: Space, place: Place) -> 
         search=request.strategy,
         own_workload=request.own_workload,
         output=str(request.output) if request.output else None,
+        parallel_trials=request.parallel_trials,
     )
 
 

@@ -11,7 +11,6 @@ each window of steps that it measures.
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -158,8 +157,8 @@ class AutotuneSearcher(Searcher):
         return self.space.facts.device
 
     def _new_study(self) -> Stepwise:
-        build = partial(build_strategy, self._spec.search, self.space, self._spec.seed)
-        return Stepwise(self._spec, self.space, build)
+        strategy = build_strategy(self._spec.search, self.space, self._spec.seed)
+        return Stepwise(self._spec, self.space, strategy)
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles searchers; a strategy may hold what can't be."""

@@ -75,6 +75,8 @@ class Request:
     landscape: LandscapeSource | None = None
     """What a simulated study runs on."""
     output: Path | None = None
+    parallel_trials: int | None = 1
+    """None is as many as there is room for."""
 
     @property
     def instance_sources(self) -> list[Source]:

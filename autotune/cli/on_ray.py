@@ -11,7 +11,7 @@ from autotune.compose import Launching
 from autotune.errors import FieldError
 from autotune.executors.rank_environment import carried_environment
 from autotune.machines import Found, Place, find_place
-from autotune.model import Machine, UserWorkload
+from autotune.model import Machine, Study, UserWorkload
 from autotune.request import Request
 from autotune.yaml_reader import Source
 
@@ -25,6 +25,8 @@ class ClusterOptions:
 
     nodes: int
     address: str | None
+    parallel_trials: int | None = 1
+    """None is as many as there is room for."""
 
     @property
     def flags(self) -> str:
@@ -62,7 +64,10 @@ class Cluster:
         """What a person should know before the first trial."""
         where = ", ".join(f"{node.host} ({node.address})" for node in self.executor.facts)
         dashboard = f"; dashboard: {self.executor.dashboard}" if self.executor.dashboard else ""
-        return [f"Ray: {where}{dashboard}", *self.executor.left_out, *self.executor.preflight()]
+        groups = self.executor.at_once
+        at_once = f"; {groups} trials at once" if groups > 1 else ""
+        said = [*self.executor.left_out, *self.executor.preflight()]
+        return [f"Ray: {where}{at_once}{dashboard}", *said]
 
 
 def chosen_cluster(
@@ -70,20 +75,52 @@ def chosen_cluster(
     nodes: int | None,
     address: str | None,
     others: Mapping[str, object],
+    parallel: str | None = None,
 ) -> ClusterOptions | None:
     """What is asked for of a cluster; None without the Ray executor.
+
+    `parallel` is --parallel-trials.
 
     `others` are options that mean nothing with it. Raises FieldError for what contradicts itself.
     """
     if executor is not ExecutorName.RAY:
-        for name, value in {"--nodes": nodes, "--address": address}.items():
+        given = {"--nodes": nodes, "--address": address, "--parallel-trials": parallel}
+        for name, value in given.items():
             if value is not None:
                 raise FieldError(name, value, "needs --executor ray")
         return None
-    for name, given in others.items():
-        if given:
-            raise FieldError(name, str(given), "doesn't go with --executor ray")
-    return ClusterOptions(nodes=nodes or 1, address=address)
+    for name, other in others.items():
+        if other:
+            raise FieldError(name, str(other), "doesn't go with --executor ray")
+    return ClusterOptions(
+        nodes=nodes or 1, address=address, parallel_trials=_parallel_trials(parallel)
+    )
+
+
+def cluster_again(
+    study: Study,
+    executor: ExecutorName,
+    address: str | None,
+    others: Mapping[str, object],
+    parallel: str | None,
+) -> ClusterOptions | None:
+    """As `chosen_cluster`, for what is left of `study`, which knows the rest."""
+    if executor is not ExecutorName.RAY:
+        return chosen_cluster(executor, None, address, others, parallel)
+    spec = study.spec
+    before = "auto" if spec.parallel_trials is None else str(spec.parallel_trials)
+    return chosen_cluster(executor, spec.target.nodes, address, others, parallel or before)
+
+
+def _parallel_trials(text: str | None) -> int | None:
+    """What --parallel-trials says; None is as many as there is room for. Raises FieldError."""
+    if text == "auto":
+        return None
+    if text is None:
+        return 1
+    if not text.isdecimal() or int(text) < 1:
+        raise FieldError("--parallel-trials", text, "is neither auto nor a number from 1 on")
+    return int(text)
 
 
 def for_cluster(request: Request, options: ClusterOptions) -> Request:
@@ -91,6 +128,7 @@ def for_cluster(request: Request, options: ClusterOptions) -> Request:
     return replace(
         request,
         assumed={**request.assumed, "nodes": str(options.nodes)},
+        parallel_trials=options.parallel_trials,
         environment=carried_environment(request.environment),
     )
 
@@ -121,6 +159,7 @@ def cluster_for(
         options=AgentOptions(cold=cold, ask_ec2=ask_ec2),
         workload=workload,
         misfit=misfit,
+        at_once=options.parallel_trials,
     )
     with executor:
         yield Cluster(executor=executor, options=options)

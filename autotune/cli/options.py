@@ -80,6 +80,16 @@ AddressOption = Annotated[
         "machine is part of.",
     ),
 ]
+ParallelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--parallel-trials",
+        metavar="auto|M",
+        help="With --executor ray: trials of the search at once, each on --nodes nodes of its own; "
+        "auto is as many as there is room for. Before, the baseline is launched beside itself, and "
+        "if it isn't as fast as alone, trials run one at a time. Default: 1.",
+    ),
+]
 LandscapeOption = Annotated[
     str | None,
     typer.Option(

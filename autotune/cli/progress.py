@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
 
 from rich.console import Console
@@ -11,20 +12,28 @@ from rich.text import Text
 from autotune.cli.render import changes, duration_text, settings_text
 from autotune.exporters.text import defaults_text
 from autotune.loop.observer import Observer, TrialStart
-from autotune.model import KnobValue, Trial, Window
+from autotune.loop.plan import Step
+from autotune.model import Candidate, KnobValue, Trial, Window
 from autotune.scoring.score import score
 
 
+@dataclass
+class _Running:
+    """A trial that is under way."""
+
+    start: TrialStart
+    rates: list[float] = field(default_factory=list)
+
+
 class Progress(Observer):
-    """One line for each ended trial; on a terminal also a line that follows the running one."""
+    """One line for each ended trial; on a terminal also one that follows each running one."""
 
     def __init__(
         self, console: Console | None = None, *, pinned: Mapping[str, KnobValue] | None = None
     ) -> None:
         self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
         self._live: Live | None = None
-        self._start: TrialStart | None = None
-        self._rates: list[float] = []
+        self._running: dict[Candidate, _Running] = {}
         self._best = 0.0
         self._defaults = defaults_text(pinned or {})
 
@@ -41,27 +50,33 @@ class Progress(Observer):
         with suppress(OSError):
             self._console.print(Text(text))
 
+    def noticed(self, notice: str) -> None:
+        self.say(f"notice: {notice}")
+
     def trial_started(self, start: TrialStart) -> None:
-        self._start = start
-        self._rates = []
-        if self._console.is_terminal:
+        self._running[start.step.candidate] = _Running(start)
+        if self._console.is_terminal and self._live is None:
             with suppress(OSError):
                 self._live = Live(Text(""), console=self._console, transient=True)
                 self._live.start()
-            self._refresh()
+        self._refresh()
 
-    def window_closed(self, window: Window) -> None:
-        self._rates.append(window.samples_per_second)
+    def window_closed(self, step: Step, window: Window) -> None:
+        self._running[step.candidate].rates.append(window.samples_per_second)
         self._refresh()
 
     def trial_ended(self, trial: Trial) -> None:
-        self.close()
-        self.say(f"{self._prefix()}  {self._result(trial)}")
+        start = self._running.pop(trial.candidate).start
+        if not self._running:
+            self.close()
+        what = self._what(trial.number, start)
+        self.say(f"{what}  {self._result(trial, start.remaining_s)}")
         if trial.left_behind:
             self.say(f"       left behind: {trial.left_behind}")
+        self._refresh()
 
     def close(self) -> None:
-        """Take the running line away; an ended study leaves only whole lines."""
+        """Take the running lines away; an ended study leaves only whole ones."""
         if self._live is not None:
             with suppress(OSError):
                 self._live.stop()
@@ -70,19 +85,20 @@ class Progress(Observer):
     def _refresh(self) -> None:
         if self._live is None:
             return
+        lines = [
+            f"{self._what(one.start.number, one.start)}  {_rate(one.rates)}  …"
+            for one in self._running.values()
+        ]
         with suppress(OSError):
-            self._live.update(Text(f"{self._prefix()}  {_rate(self._rates)}  …"))
+            self._live.update(Text("\n".join(lines)))
 
-    def _prefix(self) -> str:
-        start = self._start
-        if start is None:
-            return ""
-        parts = [f"[{start.number:3d}] {start.step.phase.value:8s}"]
+    def _what(self, number: int, start: TrialStart) -> str:
+        parts = [f"[{number:3d}] {start.step.phase.value:8s}"]
         different = changes(start.step.candidate, start.baseline)
         parts.append(settings_text(different) if different else self._defaults)
         return "  ".join(parts)
 
-    def _result(self, trial: Trial) -> str:
+    def _result(self, trial: Trial, remaining_s: float | None) -> str:
         measurement = trial.scored
         if measurement is None:
             return f"{trial.outcome.value}: {trial.reason}"
@@ -91,7 +107,6 @@ class Progress(Observer):
             _rate([window.samples_per_second for window in measurement.windows]),
             f"best reading {self._best:,.1f}",
         ]
-        remaining_s = self._start.remaining_s if self._start else None
         if remaining_s is not None:
             parts.append(f"{duration_text(max(0.0, remaining_s - trial.seconds))} left")
         return ", ".join(parts)

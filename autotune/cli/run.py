@@ -8,7 +8,7 @@ import typer
 
 from autotune.budget import Budget, seconds
 from autotune.cli.controller import control
-from autotune.cli.on_ray import chosen_cluster, for_cluster
+from autotune.cli.on_ray import chosen_cluster, cluster_again, for_cluster
 from autotune.cli.options import (
     AddressOption,
     BatchOption,
@@ -30,6 +30,7 @@ from autotune.cli.options import (
     OnlyOption,
     OptionalInstance,
     OutputOption,
+    ParallelOption,
     SamplesOption,
     ScriptArgument,
     SeedOption,
@@ -95,6 +96,7 @@ def run(
     executor: ExecutorOption = ExecutorName.LOCAL,
     nodes: NodesOption = None,
     address: AddressOption = None,
+    parallel_trials: ParallelOption = None,
     landscape: LandscapeOption = None,
     samples_per_step: SamplesOption = None,
     dry_run: DryRunOption = False,
@@ -123,6 +125,7 @@ def run(
         nodes,
         address,
         {"--live": live, "--share-machine": share_machine},
+        parallel_trials,
     )
     request = Request(
         instance=instance or LOCAL,
@@ -212,6 +215,7 @@ def resume(
     share_machine: ShareOption = False,
     executor: ExecutorOption = ExecutorName.LOCAL,
     address: AddressOption = None,
+    parallel_trials: ParallelOption = None,
     log_to: LogToOption = None,
 ) -> None:
     """Finish a run that was interrupted or killed; finished trials are kept."""
@@ -228,9 +232,9 @@ def resume(
         target = study.spec.target
         if not target.is_simulated:
             check_output(study)
-        cluster = chosen_cluster(
-            executor, target.nodes if executor is ExecutorName.RAY else None, address,
-            {"--live": live, "--share-machine": share_machine},
+        cluster = cluster_again(
+            study, executor, address, {"--live": live, "--share-machine": share_machine},
+            parallel_trials,
         )  # fmt: skip
         with venue(
             target.instance,

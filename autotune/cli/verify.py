@@ -31,7 +31,7 @@ from autotune.exporters.document import read, to_yaml
 from autotune.exporters.files import check_writable, write_atomically
 from autotune.exporters.fingerprint import changes, misfit
 from autotune.exporters.script_text import script_command
-from autotune.loop.study import measurement_plan
+from autotune.loop.launcher import measurement_plan
 from autotune.loop.verify import Arm, Verification, Verified, Verifier, restamped
 from autotune.machines import LOCAL, Place
 from autotune.model import BestConfiguration, Conclusion, UserWorkload, encode

@@ -62,12 +62,20 @@ OnWindow = Callable[[Window], Verdict]
 
 
 class Executor(ABC):
-    """Launches trials, one at a time. It knows nothing of searching.
+    """Launches trials, one at a time unless `at_once` says more. It knows nothing of searching.
 
     Whatever happens inside a trial comes back as a LaunchEnd, never as an exception, and no process
     of a trial lives when `run` returns, unless it waits for the next trial. ExecutorError is for
     machines that can't launch any.
     """
+
+    @property
+    def at_once(self) -> int:
+        """How many may run at the same time, each from a thread of its own; may become fewer."""
+        return 1
+
+    def narrow(self) -> None:  # noqa: B027 - most do so anyway
+        """Run one at a time from now on; called while none runs."""
 
     @abstractmethod
     def machine(self) -> Machine:

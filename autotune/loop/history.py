@@ -1,6 +1,7 @@
 """What the stored trials of a study say: pure questions over a list of trials."""
 
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from statistics import fmean, stdev
 
 from autotune.model import Reading, Trial
@@ -32,3 +33,14 @@ def mean_rate(trials: Iterable[Trial]) -> float:
     """Mean samples/s of the completed ones of `trials`; 0 if there are none."""
     found = reading(trials)
     return found.samples_per_second if found else 0.0
+
+
+def covered_s(trials: Iterable[Trial]) -> float:
+    """Seconds in which at least one of `trials` was under way."""
+    covered_s, until = 0.0, None
+    for trial in sorted(trials, key=lambda one: one.started_at):
+        end = trial.started_at + timedelta(seconds=trial.seconds)
+        start = trial.started_at if until is None else max(until, trial.started_at)
+        covered_s += max(0.0, (end - start).total_seconds())
+        until = end if until is None else max(until, end)
+    return covered_s

@@ -1,6 +1,7 @@
 """What a study knows, folded from its trials one by one: so that a resume knows the same."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -39,8 +40,8 @@ class Ledger:
 
     def __init__(self, space: Space) -> None:
         self.trials: list[Trial] = []
-        self.is_open = False
-        """The last trial says nothing of its candidate, which is to be launched again."""
+        self.open: dict[Candidate, Phase] = {}
+        """Candidates whose last trial says nothing of them, which are to be launched again."""
         self.effects = EffectLog(space)
         self.arms: dict[Candidate, Arm] = {}
         self.baselines: list[Trial] = []
@@ -68,8 +69,8 @@ class Ledger:
         self._leader: Candidate | None = None
         self._windows = Pool(PRIOR_WINDOW)
         self._elapsed_s = 0.0
-        self._attempts = 0
-        """Launches of the last trial's candidate that failed and said nothing of it."""
+        self._attempts: Counter[Candidate] = Counter()
+        """Launches of each open candidate that failed and said nothing of it."""
         self._slowest_s = 0.0
         self.unconfirmed = 0
         """Trials outside of confirmation."""
@@ -82,10 +83,11 @@ class Ledger:
             self.unconfirmed += 1
             self._take_in_rounds()
         self.trials.append(trial)
-        lesson = self._lesson(trial.outcome)
-        self.is_open = lesson is Lesson.NOTHING
-        if self.is_open:
+        lesson = self._lesson(trial)
+        if lesson is Lesson.NOTHING:
+            self.open[trial.candidate] = trial.phase
             return
+        self.open.pop(trial.candidate, None)
         self._slowest_s = max(self._slowest_s, trial.seconds)
         self._count(trial)
         if trial.phase is Phase.CONFIRM:
@@ -160,15 +162,15 @@ class Ledger:
             self.refuted.append(self.confirmations)
         self._rounds, self.confirmations = [], {}
 
-    def _lesson(self, outcome: Outcome) -> Lesson:
+    def _lesson(self, trial: Trial) -> Lesson:
         """What a trial teaches; its candidate is given up once all its retries have failed."""
-        treatment = outcome.treatment
-        retried = treatment.lesson is Lesson.NOTHING
-        self._attempts = self._attempts + (outcome is not Outcome.CANCELLED) if retried else 0
-        if treatment.gives_up and self._attempts > treatment.retries:
-            self._attempts = 0
-            return Lesson.INFEASIBLE
-        return treatment.lesson
+        candidate, treatment = trial.candidate, trial.outcome.treatment
+        if treatment.lesson is Lesson.NOTHING:
+            self._attempts[candidate] += trial.outcome is not Outcome.CANCELLED
+            if not treatment.gives_up or self._attempts[candidate] <= treatment.retries:
+                return Lesson.NOTHING
+        del self._attempts[candidate]
+        return Lesson.INFEASIBLE if treatment.lesson is Lesson.NOTHING else treatment.lesson
 
     def _read(self, trial: Trial, lesson: Lesson, at_s: float) -> None:
         arm = self.arms.setdefault(trial.candidate, Arm(candidate=trial.candidate))

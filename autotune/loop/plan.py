@@ -1,7 +1,7 @@
 """What a study launches next: a pure function of its stored trials, so that it can be resumed."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from autotune.loop.contest import Beliefs, Contest
@@ -60,20 +60,25 @@ class Plan:
     """For what it thinks of candidates; it is asked for new ones elsewhere."""
     _contests: dict[int, Contest] = field(default_factory=dict, init=False)
 
-    def next_step(self, ledger: Ledger, elapsed_s: float, ask: Ask) -> Step | None:
-        """The next trial to launch; None when the study has ended or can't go on."""
+    def next_step(
+        self, ledger: Ledger, elapsed_s: float, ask: Ask, beside: Collection[Candidate] = ()
+    ) -> Step | None:
+        """The next trial to launch; None when the study has ended or can't go on.
+
+        `beside` are the candidates of trials that are under way.
+        """
         trials = ledger.trials
         if hopeless(trials) or diverges(ledger):
             return None
-        if ledger.is_open:
-            return Step(phase=trials[-1].phase, candidate=trials[-1].candidate)
+        if again := next((c for c in ledger.open if c not in beside), None):
+            return Step(phase=ledger.open[again], candidate=again)
         if self._needs_baseline(ledger, elapsed_s):
             return Step(phase=Phase.BASELINE, candidate=self.baseline)
         if is_too_noisy(ledger):
             return None
         if second_look := self._second_look(ledger, elapsed_s):
             return second_look
-        if self._is_searching(ledger, elapsed_s) and (candidate := ask()):
+        if self._is_searching(ledger, elapsed_s, len(beside)) and (candidate := ask()):
             return Step(phase=Phase.SEARCH, candidate=candidate)
         return (
             self._contend(ledger, elapsed_s)
@@ -140,10 +145,10 @@ class Plan:
             return False
         return len(ledger.searched) // BASELINE_EVERY > len(launches) - BASELINE_LAUNCHES
 
-    def _is_searching(self, ledger: Ledger, elapsed_s: float) -> bool:
+    def _is_searching(self, ledger: Ledger, elapsed_s: float, under_way: int) -> bool:
         if ledger.confirmations:
             return False
-        tried = len(ledger.searched)
+        tried = len(ledger.searched) + under_way
         if self.spec.max_trials is not None and tried >= self.spec.max_trials:
             return False
         if self._is_out_of_patience(ledger):

@@ -1,6 +1,6 @@
 """Turns what the search proposes into what is worth a launch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from autotune.loop.ledger import Ledger
@@ -43,18 +43,38 @@ class Proposals:
     def replay(self, trials: Sequence[Trial], ledger: Ledger) -> None:
         """Bring the strategy and the ledger to where they were after these trials."""
         for trial in trials:
-            if trial.phase in (Phase.SEARCH, Phase.CONTEND) and not ledger.is_open:
+            is_asked = trial.phase in (Phase.SEARCH, Phase.CONTEND)
+            if is_asked and trial.candidate not in ledger.open:
                 # Before a contender the search had nothing to propose, or wasn't asked, and then
                 # asking changes nothing.
                 self.ask(ledger)
             ledger.add(trial)
             self.tell(trial, ledger)
 
-    def ask(self, ledger: Ledger) -> Candidate | None:
-        """The next candidate to launch, and a note if there is none."""
+    def ask(self, ledger: Ledger, beside: Collection[Candidate] = ()) -> Candidate | None:
+        """The next candidate to launch, and a note if there is none.
+
+        It is none of those `beside`, which are under way.
+        """
         candidate = self.next(ledger)
+        if candidate in beside:
+            candidate = self._other(ledger, beside)
         self.exhausted = candidate is None
         return candidate
+
+    def _other(self, ledger: Ledger, beside: Collection[Candidate]) -> Candidate | None:
+        """One for while `next` proposes what is under way.
+
+        The strategy isn't told what is passed over: a resume, which doesn't know what was under
+        way, couldn't tell it.
+        """
+        passed = dict.fromkeys(beside)
+        for _ in range(_MOST_SKIPPED):
+            candidate = self.strategy.ask(passed.keys())
+            if candidate is None or self._judge(candidate, ledger) is None:
+                return candidate
+            passed[candidate] = None
+        return None
 
     def next(self, ledger: Ledger) -> Candidate | None:
         """The next candidate to launch; None when there is none."""
@@ -74,7 +94,7 @@ class Proposals:
         for candidate, value in ledger.afterwards[self._told :]:
             self.strategy.tell(candidate, value)
         self._told = len(ledger.afterwards)
-        if trial.phase is not Phase.CONFIRM and not ledger.is_open:
+        if trial.phase is not Phase.CONFIRM and trial.candidate not in ledger.open:
             self.strategy.tell(trial.candidate, ledger.values[trial.candidate])
 
     def _judge(self, candidate: Candidate, ledger: Ledger) -> Skip | None:

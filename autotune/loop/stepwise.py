@@ -1,12 +1,12 @@
 """A study whose trials somebody else launches: asked for the next one, told what came of it."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from statistics import median
 from typing import Any
 
 from autotune.loop.conclude import Decision, decide, decide_early
+from autotune.loop.course import Course
 from autotune.loop.ledger import Ledger
 from autotune.loop.plan import Plan, Step
 from autotune.loop.proposals import Proposals, known_in_disguise
@@ -24,7 +24,7 @@ from autotune.model import (
 )
 from autotune.model.protocol import Verdict
 from autotune.space.space import Space
-from autotune.strategies.base import Comparison, SearchStrategy
+from autotune.strategies.base import SearchStrategy
 
 
 @dataclass(kw_only=True)
@@ -39,64 +39,26 @@ class Pending:
     verdict: Verdict = Verdict.GO
 
 
-class _Remembering(SearchStrategy):
-    """A strategy, and all that it was told."""
-
-    def __init__(self, build: Callable[[], SearchStrategy]) -> None:
-        self._build = build
-        self._inner = build()
-        self._told: list[tuple[Candidate, float | None]] = []
-        self.exhausted = self._inner.exhausted
-        self.patience = self._inner.patience
-
-    @property
-    def pivotal(self) -> Collection[Candidate]:  # type: ignore[override]
-        return self._inner.pivotal
-
-    def ask(self) -> Candidate | None:
-        return self._inner.ask()
-
-    def compare(self, one: Candidate, other: Candidate) -> Comparison | None:
-        return self._inner.compare(one, other)
-
-    def tell(self, candidate: Candidate, value: float | None) -> None:
-        self._told.append((candidate, value))
-        self._inner.tell(candidate, value)
-
-    def again(self) -> SearchStrategy:
-        """Another one that was told the same."""
-        strategy = self._build()
-        for candidate, value in self._told:
-            strategy.tell(candidate, value)
-        return strategy
-
-
 class Stepwise:
-    """The course of a local study, in steps. Trials of the search may be under way at once.
+    """A `Course` whose trials are known by keys, and only by the rates that they report."""
 
-    Those of the baseline, of contests and of confirmation are each launched alone, as in a local
-    study: beside others they would show something else.
-    """
-
-    def __init__(self, spec: StudySpec, space: Space, build: Callable[[], SearchStrategy]) -> None:
-        """`build` makes the strategy, always the same one."""
+    def __init__(self, spec: StudySpec, space: Space, strategy: SearchStrategy) -> None:
+        """`strategy` is a new one."""
         self._space = space
         self._spec = spec
-        self._strategy = _Remembering(build)
-        self._plan = Plan(spec=spec, baseline=space.baseline(), strategy=self._strategy)
-        self._ledger = Ledger(space)
-        self._proposals = Proposals(strategy=self._strategy, judges=[known_in_disguise])
+        self._course = Course(
+            plan=Plan(spec=spec, baseline=space.baseline(), strategy=strategy),
+            ledger=Ledger(space),
+            proposals=Proposals(strategy=strategy, judges=[known_in_disguise]),
+        )
         self.pending: dict[str, Pending] = {}
         self.is_over = False
 
     def suggest(self, key: str) -> Step | None:
         """What to launch as trial `key`; None if nothing can be, now or (`is_over`) ever."""
-        step = self._next()
+        step = self._course.next(self._ledger.elapsed_s)
         if step is None:
             self.is_over = not self.pending
-            return None
-        alone = step.phase is not Phase.SEARCH or self._is_one_alone()
-        if self.pending and alone:
             return None
         self.pending[key] = Pending(step=step, started_at=datetime.now(UTC))
         return step
@@ -118,13 +80,13 @@ class Stepwise:
         outcome = failure or (Outcome.COMPLETED if pending.rates else Outcome.NO_METRIC)
         if outcome is Outcome.COMPLETED and pending.verdict is Verdict.STOP:
             outcome = Outcome.PRUNED
-        self._add(self._record(pending, outcome))
+        self._course.ended(pending.step, self._record(pending, outcome))
 
     def decision(self) -> Decision:
         """What the trials so far allow to say."""
         if self.is_over:
-            return decide(self._plan, self._ledger, self._space.facts.device)
-        return decide_early(self._plan, self._ledger, "the study hasn't ended")
+            return decide(self._course.plan, self._ledger, self._space.facts.device)
+        return decide_early(self._course.plan, self._ledger, "the study hasn't ended")
 
     @property
     def trials(self) -> list[Trial]:
@@ -142,51 +104,16 @@ class Stepwise:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Have a study that has just begun go on where `state` was taken."""
         trials = [decode(Trial, one) for one in state["trials"]]
-        self._proposals.replay(trials, self._ledger)
+        self._course.replay(trials)
         for key, one in state["pending"].items():
             candidate = decode(Candidate, one["candidate"])
             step = Step(phase=Phase(one["phase"]), candidate=candidate)
+            self._course.under_way.append(step)
             self.pending[key] = Pending(step=step, started_at=datetime.now(UTC))
 
-    def _next(self) -> Step | None:
-        if self._is_full:
-            return None
-        return self._plan.next_step(self._ledger, self._ledger.elapsed_s, self._ask)
-
     @property
-    def _is_full(self) -> bool:
-        """As many of the search are under way as may still be tried."""
-        most = self._spec.max_trials
-        return (
-            most is not None
-            and bool(self.pending)
-            and len(self._ledger.searched) + len(self.pending) >= most
-        )
-
-    def _is_one_alone(self) -> bool:
-        return any(one.step.phase is not Phase.SEARCH for one in self.pending.values())
-
-    def _ask(self) -> Candidate | None:
-        """The next candidate; beside others that are under way, one that differs from them.
-
-        Another strategy is told all that this one was, and that these do as well as is usual: what
-        it then proposes is what this one would try after them.
-        """
-        if not self.pending:
-            return self._proposals.ask(self._ledger)
-        other = self._strategy.again()
-        usual = self._usual()
-        for one in self.pending.values():
-            other.tell(one.step.candidate, usual)
-        return Proposals(strategy=other, judges=[known_in_disguise]).ask(self._ledger)
-
-    def _usual(self) -> float | None:
-        known = [value for value in self._ledger.values.values() if value is not None]
-        return median(known) if known else None
-
-    def _add(self, trial: Trial) -> None:
-        self._ledger.add(trial)
-        self._proposals.tell(trial, self._ledger)
+    def _ledger(self) -> Ledger:
+        return self._course.ledger
 
     def _windows(self, trial: Pending) -> tuple[Window, ...]:
         """Each counts as a step of the global batch at its rate."""
@@ -200,7 +127,7 @@ class Stepwise:
         candidate, now = pending.step.candidate, datetime.now(UTC)
         return Trial(
             run_id="stepwise",
-            number=len(self.trials),
+            number=self._course.next_number,
             phase=pending.step.phase,
             candidate=candidate,
             settings=self._space.settings(candidate),

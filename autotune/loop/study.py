@@ -2,17 +2,22 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 
-from autotune.executors.base import Executor, Launch, LaunchEnd
-from autotune.loop import limits
+from autotune.executors.base import Executor, OnWindow
 from autotune.loop.answer import best_configuration, evidence
 from autotune.loop.conclude import Decision, decide, decide_early
+from autotune.loop.course import Course
+from autotune.loop.crew import Crew
 from autotune.loop.failures import Streak, stuck
 from autotune.loop.fit import FittingProposals, LeftOut, memory_knowledge
+from autotune.loop.history import covered_s
+from autotune.loop.lanes import why_not_at_once
+from autotune.loop.launcher import Ended, Launcher, trial_name
 from autotune.loop.ledger import Ledger
 from autotune.loop.observer import Observer, TrialStart
 from autotune.loop.plan import Plan, Step
@@ -24,12 +29,9 @@ from autotune.model import (
     Candidate,
     Conclusion,
     Evidence,
-    MeasurementPlan,
     Phase,
     Study,
     StudyStatus,
-    Trial,
-    TrialSpec,
     Window,
 )
 from autotune.model.protocol import Verdict
@@ -86,53 +88,52 @@ class StudyRunner:
     capacity: Capacity | None = None
     """Memory of a rank; None is what the executor's machine has."""
 
+    def __post_init__(self) -> None:
+        self._lock = Lock()
+        """Of what the study knows, which running trials are judged by."""
+        self._launcher = Launcher(
+            study=self.study,
+            space=self.space,
+            executor=self.executor,
+            folder=self.folder,
+            cancel=self.cancel,
+            clock=self.clock,
+            secrets=self.secrets,
+        )
+
     def run(self) -> StudyEnd:
         """Run what is left of the study, and save its answer."""
-        plan, ledger, proposals = self._fresh()
-        proposals.replay(list(self.store.trials(self.study.run_id)), ledger)
-        used_s, known = ledger.elapsed_s, len(ledger.trials)
-        started = self.clock()
-        while not self.cancel.is_set() and not stuck(ledger.trials[known:]):
-            elapsed_s = used_s + self.clock() - started
-            step = plan.next_step(ledger, elapsed_s, lambda: proposals.ask(ledger))
-            if step is None:
-                break
-            trial = self._launch(step, plan, ledger, elapsed_s)
-            self.store.add_trial(trial)
-            ledger.add(trial)
-            proposals.tell(trial, ledger)
-            self.observer.trial_ended(trial)
-        end = self._end(
-            plan,
-            ledger,
-            proposals,
-            streak=stuck(ledger.trials[known:]),
-            interrupted=self.cancel.is_set(),
-        )
+        course = self._fresh()
+        course.replay(list(self.store.trials(self.study.run_id)))
+        known = len(course.ledger.trials)
+        with Crew[Ended](self.executor.at_once) as crew:
+            self._run(course, crew, known)
+        streak = stuck(course.ledger.trials[known:])
+        end = self._end(course, streak=streak, interrupted=self.cancel.is_set())
         self._save(end)
         return end
 
     def recall(self) -> StudyEnd:
         """What the stored trials come to: nothing is launched, and nothing is saved."""
-        plan, ledger, proposals = self._fresh()
+        course = self._fresh()
         trials = list(self.store.trials(self.study.run_id))
         confirming = (i for i, trial in enumerate(trials) if trial.phase is Phase.CONFIRM)
         searched = next(confirming, len(trials))
-        proposals.replay(trials[:searched], ledger)
+        course.replay(trials[:searched])
         # The search said once more whether it had anything left.
-        plan.next_step(ledger, ledger.elapsed_s, lambda: proposals.ask(ledger))
-        proposals.replay(trials[searched:], ledger)
+        course.look_ahead(self._used_s(course.ledger))
+        course.replay(trials[searched:])
         unfinished = self.study.status is not StudyStatus.FINISHED
-        return self._end(plan, ledger, proposals, streak=None, interrupted=unfinished)
+        return self._end(course, streak=None, interrupted=unfinished)
 
-    def _fresh(self) -> tuple[Plan, Ledger, FittingProposals]:
+    def _fresh(self) -> Course[FittingProposals]:
         """What decides, before any trial."""
         plan = Plan(
             spec=self.study.spec,
             baseline=self.space.baseline(),
             strategy=self.strategy,
         )
-        return plan, Ledger(self.space), self._proposals(plan)
+        return Course(plan=plan, ledger=Ledger(self.space), proposals=self._proposals(plan))
 
     def _proposals(self, plan: Plan) -> FittingProposals:
         return FittingProposals(
@@ -143,65 +144,91 @@ class StudyRunner:
             ),
         )
 
-    def _launch(self, step: Step, plan: Plan, ledger: Ledger, elapsed_s: float) -> Trial:
-        spec = self.study.spec
-        number = ledger.trials[-1].number + 1 if ledger.trials else 0
-        remaining_s = None if spec.budget_s is None else max(0.0, spec.budget_s - elapsed_s)
-        self.observer.trial_started(
-            TrialStart(number=number, step=step, baseline=plan.baseline, remaining_s=remaining_s)
+    def _run(self, course: Course[FittingProposals], crew: Crew[Ended], known: int) -> None:
+        """Until nothing is left to launch, or may be."""
+        used_s, started = self._used_s(course.ledger), self.clock()
+        unchecked = self.executor.at_once > 1
+        while True:
+            while self._may_launch(course, known):
+                elapsed_s = used_s + self.clock() - started
+                step = course.next(elapsed_s)
+                if step is None:
+                    break
+                if unchecked and step.phase is Phase.SEARCH:
+                    self._check_lanes(course, crew)
+                    unchecked = False
+                self._launch(step, course, crew, elapsed_s)
+            if not course.under_way:
+                return
+            self._take_in(crew.next(), course)
+
+    def _may_launch(self, course: Course[FittingProposals], known: int) -> bool:
+        if self.cancel.is_set() or stuck(course.ledger.trials[known:]):
+            return False
+        return len(course.under_way) < self.executor.at_once
+
+    def _used_s(self, ledger: Ledger) -> float:
+        """Seconds that the trials so far have taken, those at once counted once."""
+        if self.study.spec.parallel_trials == 1:
+            return ledger.elapsed_s
+        return covered_s(ledger.trials)
+
+    def _check_lanes(self, course: Course[FittingProposals], crew: Crew[Ended]) -> None:
+        """See that trials at once show the same as alone; else they run alone."""
+        groups = self.executor.at_once
+        self.observer.noticed(f"measuring the baseline on {groups} groups of nodes at once")
+        baseline, ledger = course.plan.baseline, course.ledger
+        race = partial(self._raced, ledger)
+        why_not = why_not_at_once(self._launcher, crew, ledger, baseline, race)
+        if why_not and not self.cancel.is_set():
+            self.executor.narrow()
+            self.observer.noticed(f"trials run one at a time from now on: {why_not}")
+
+    def _launch(
+        self, step: Step, course: Course[FittingProposals], crew: Crew[Ended], elapsed_s: float
+    ) -> None:
+        """Start the trial of `step`, which counts as under way."""
+        budget_s = self.study.spec.budget_s
+        remaining_s = None if budget_s is None else max(0.0, budget_s - elapsed_s)
+        number, place = course.next_number, len(course.under_way) - 1
+        start = TrialStart(
+            number=number + place,
+            step=step,
+            baseline=course.plan.baseline,
+            remaining_s=remaining_s,
         )
-        settings = self.space.settings(step.candidate)
-        first_step_s = limits.first_step_limit_s(ledger, settings)
-        launch = Launch(
-            spec=TrialSpec(
-                trial_id=f"{self.study.run_id}-{number:04d}",
-                workload=spec.target.workload,
-                workload_folder=spec.own_workload.folder if spec.own_workload else "",
-                script=spec.own_workload.script if spec.own_workload else None,
-                settings=settings,
-                environment=self.space.environment(step.candidate),
-                device=self.space.facts.device,
-                seed=spec.seed,
-                plan=self._measurement_for(step.phase),
-                collective_timeout_s=limits.collective_timeout_s(first_step_s),
-            ),
-            nodes=spec.target.nodes,
-            ranks_per_node=spec.target.ranks_per_node,
-            directory=self.folder / f"trial-{number:04d}",
-            time_limit_s=limits.time_limit_s(ledger, remaining_s),
-            first_step_limit_s=first_step_s,
-            # What is launched again is to show how launches differ.
-            fresh=step.phase is not Phase.SEARCH,
-        )
-        started_at, started = datetime.now(UTC), self.clock()
+        # Beside others it gets its number, and its folder that name, when it ends.
+        may_be_beside = step.phase is Phase.SEARCH and self.executor.at_once > 1
+        name = trial_name(number) + (f"-{place}" if may_be_beside else "")
+        with self._lock:
+            self.observer.trial_started(start)
+        launch = self._launcher.prepare(step, course.ledger, name, remaining_s)
+        judged = self._raced(course.ledger, step, self.observer)
+        crew.start(partial(self._launcher.run, step, launch, judged))
+
+    def _take_in(self, ended: Ended, course: Course[FittingProposals]) -> None:
+        trial = self._launcher.record(ended, course.next_number)
+        self.store.add_trial(trial)
+        with self._lock:
+            course.ended(ended.step, trial)
+            self.observer.trial_ended(trial)
+
+    def _raced(self, ledger: Ledger, step: Step, observer: Observer | None = None) -> OnWindow:
+        """What a trial of `step` is told of its windows, from whatever thread."""
         race = Race(ledger=ledger, phase=step.phase)
-        end = self.executor.run(launch, lambda window: self._on_window(race, window), self.cancel)
-        seconds = self.clock() - started
-        trial = _record(self.study.run_id, number, step, launch, end, started_at, seconds)
-        return replace(
-            trial,
-            reason=self.secrets.redacted(trial.reason),
-            log_tail=self.secrets.redacted(trial.log_tail),
-        )
 
-    def _measurement_for(self, phase: Phase) -> MeasurementPlan:
-        # It takes some steps more, which the search doesn't pay for.
-        plan = measurement_plan(self.study.spec.window_s)
-        return replace(plan, communication=phase is Phase.CONFIRM)
+        def on_window(window: Window) -> Verdict:
+            with self._lock:
+                if observer is not None:
+                    observer.window_closed(step, window)
+                return Verdict.STOP if self.cancel.is_set() else race.verdict(window)
 
-    def _on_window(self, race: Race, window: Window) -> Verdict:
-        self.observer.window_closed(window)
-        return Verdict.STOP if self.cancel.is_set() else race.verdict(window)
+        return on_window
 
     def _end(
-        self,
-        plan: Plan,
-        ledger: Ledger,
-        proposals: FittingProposals,
-        *,
-        streak: Streak | None,
-        interrupted: bool,
+        self, course: Course[FittingProposals], *, streak: Streak | None, interrupted: bool
     ) -> StudyEnd:
+        plan, ledger, proposals = course.plan, course.ledger, course.proposals
         is_stuck = streak is not None
         if interrupted:
             decision = decide_early(plan, ledger, "interrupted")
@@ -248,36 +275,3 @@ class StudyRunner:
             conclusion=conclusion if found or not is_early else None,
             reason=end.decision.reason,
         )
-
-
-def measurement_plan(window_s: float | None) -> MeasurementPlan:
-    """How trials measure; `window_s` is None for the default."""
-    return MeasurementPlan() if window_s is None else MeasurementPlan(window_s=window_s)
-
-
-def _record(
-    run_id: str,
-    number: int,
-    step: Step,
-    launch: Launch,
-    end: LaunchEnd,
-    started_at: datetime,
-    seconds: float,
-) -> Trial:
-    return Trial(
-        run_id=run_id,
-        number=number,
-        phase=step.phase,
-        candidate=step.candidate,
-        settings=launch.spec.settings,
-        environment=launch.spec.environment,
-        outcome=end.outcome,
-        reason=end.reason,
-        failed_rank=end.failed_rank,
-        started_at=started_at,
-        seconds=seconds,
-        measurement=end.measurement,
-        log_path=end.log_path,
-        log_tail=end.log_tail,
-        left_behind=end.left_behind,
-    )

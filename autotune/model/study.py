@@ -77,6 +77,9 @@ class StudySpec:
     """Name of the strategy."""
     own_workload: UserWorkload | None = None
     """What the target's workload builds, if it isn't built in."""
+    parallel_trials: int | None = 1
+    """Trials of the search at once, each on nodes of its own; None is as many as there is room for.
+    """
     output: str | None = None
     """Path of the YAML file, if not the default."""
 
@@ -87,6 +90,8 @@ class StudySpec:
             raise FieldError("window_s", self.window_s, "has to be positive and finite")
         if self.max_trials is not None and self.max_trials < 0:
             raise FieldError("max_trials", self.max_trials, "has to be 0 or more")
+        if self.parallel_trials is not None and self.parallel_trials < 1:
+            raise FieldError("parallel_trials", self.parallel_trials, "has to be 1 or more")
         if self.landscape and not self.target.is_simulated:
             raise FieldError(
                 "landscape", self.landscape, f"contradicts the instance {self.target.instance}"

@@ -20,7 +20,8 @@ class SearchStrategy(ABC):
     """Proposes candidates and learns from their values. It knows nothing of launching.
 
     The store is the truth: a strategy is rebuilt by telling it the stored results in their order,
-    and then asks as it would have. So `ask` depends on the seed and on what was told, only.
+    and then asks as it would have. So `ask` depends on the seed, on what was told and on what is
+    under way, only.
     """
 
     exhausted = "every candidate was tried"
@@ -34,8 +35,11 @@ class SearchStrategy(ABC):
     """Candidates that much of the search turns on: on a noisy machine they are launched twice."""
 
     @abstractmethod
-    def ask(self) -> Candidate | None:
-        """A candidate that hasn't been told yet; None when there is none left."""
+    def ask(self, beside: Collection[Candidate] = ()) -> Candidate | None:
+        """A candidate that hasn't been told yet; None when there is none left.
+
+        It is none of those `beside` it, which are under way and will be told.
+        """
 
     def compare(self, one: Candidate, other: Candidate) -> Comparison | None:
         """How `one` and `other`, both told, are thought to differ; None without an opinion."""

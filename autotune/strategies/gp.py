@@ -1,6 +1,6 @@
 """Optuna's Gaussian process, driven by ask and tell."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import fmean
 
 import optuna
@@ -37,10 +37,12 @@ class GpStrategy(OptunaStrategy):
     def sampler(self, seed: int) -> optuna.samplers.BaseSampler:
         return optuna.samplers.GPSampler(seed=seed)
 
-    def study(self) -> optuna.Study:
+    def study(self, beside: Collection[Candidate]) -> optuna.Study:
         study = new_study()
         for candidate, values in self._values.items():
             self._add(study, self._flat.point(candidate), values)
+        for candidate in beside:  # as if they did as is usual, so that others look better
+            self._add(study, self._flat.point(candidate), [self._neutral])
         return study
 
     def propose(self, study: optuna.Study) -> Candidate:
@@ -57,18 +59,21 @@ class GpStrategy(OptunaStrategy):
         else:
             self._feasible.append(value)
 
+    @property
+    def _neutral(self) -> float:
+        return fmean(self._feasible) if self._feasible else 0.0
+
     def _add(
         self, study: optuna.Study, point: dict[str, int], values: Sequence[float | None]
     ) -> None:
         # An infeasible value is the mean, which the process expects where nothing is known: only
         # the constraint shall learn from it, whose own process is fitted once there is one.
-        neutral = fmean(self._feasible) if self._feasible else 0.0
         for value in values:
             study.add_trial(
                 finished(
                     point,
                     self._distributions,
-                    neutral if value is None else value,
+                    self._neutral if value is None else value,
                     infeasible=value is None if self._any_infeasible else None,
                 )
             )

@@ -1,5 +1,7 @@
 """All candidates, one after the other."""
 
+from collections.abc import Collection
+
 from autotune.model import Candidate
 from autotune.space.space import Space
 from autotune.strategies.base import SearchStrategy
@@ -14,8 +16,8 @@ class GridStrategy(SearchStrategy):
     def __init__(self, space: Space) -> None:
         self._untold = Untold(space)
 
-    def ask(self) -> Candidate | None:
-        return next(iter(self._untold.first()), None)
+    def ask(self, beside: Collection[Candidate] = ()) -> Candidate | None:
+        return next(iter(self._untold.first(1, beside)), None)
 
     def tell(self, candidate: Candidate, value: float | None) -> None:
         del value

@@ -7,7 +7,8 @@ predictions were likeliest counts (empirical Bayes, 3.5). A reading costs O(feat
 """
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,19 @@ class LinearModel:
         signs = np.concatenate([np.ones(len(one)), -np.ones(len(other))])
         variance = float(signs @ self._covariance[which][np.ix_(index, index)] @ signs)
         return float(signs @ self._mean[which][index]), math.sqrt(max(0.0, variance))
+
+    def supposing(self, indexes: Iterable[Index]) -> "LinearModel":
+        """One that has read the sums at `indexes` to be what this one expects, to predict with.
+
+        It is as sure as readings will make this one, and expects the same.
+        """
+        other, which = copy(self), self._likeliest
+        other._covariance = self._covariance.copy()
+        covariance = other._covariance[which]
+        for index in indexes:
+            column = covariance[:, index].sum(axis=1)
+            covariance -= np.outer(column / (self._variance + column[index].sum()), column)
+        return other
 
     @property
     def _likeliest(self) -> int:

@@ -2,11 +2,12 @@
 
 import random
 from abc import abstractmethod
+from collections.abc import Collection
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.samplers import BaseSampler
-from optuna.trial import FrozenTrial, create_trial
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autotune.model import Candidate
 from autotune.space.space import Space
@@ -32,17 +33,17 @@ class OptunaStrategy(SearchStrategy):
         self._seed = seed
         self._untold = Untold(space)
 
-    def ask(self) -> Candidate | None:
-        if len(self._untold.first(_ATTEMPTS + 1)) <= _ATTEMPTS:
+    def ask(self, beside: Collection[Candidate] = ()) -> Candidate | None:
+        if len(self._untold.first(_ATTEMPTS + 1, beside)) <= _ATTEMPTS:
             # Most proposals would be repeats, and all of the rest is measured soon.
-            return self._untold.draw(self._random("rest"))
-        study = self.study()
+            return self._untold.draw(self._random("rest", beside), beside)
+        study = self.study(beside)
         for attempt in range(_ATTEMPTS):
-            study.sampler = self.sampler(self._random(attempt).getrandbits(32))
+            study.sampler = self.sampler(self._random(attempt, beside).getrandbits(32))
             candidate = self.propose(study)
-            if candidate in self._untold:
+            if candidate in self._untold and candidate not in beside:
                 return candidate
-        return self._untold.draw(self._random("untold"))
+        return self._untold.draw(self._random("untold", beside), beside)
 
     def tell(self, candidate: Candidate, value: float | None) -> None:
         self.learn(candidate, value)
@@ -53,8 +54,8 @@ class OptunaStrategy(SearchStrategy):
         """A new sampler."""
 
     @abstractmethod
-    def study(self) -> optuna.Study:
-        """The study that holds what was told, to be asked."""
+    def study(self, beside: Collection[Candidate]) -> optuna.Study:
+        """The study that holds what was told and knows of those `beside`, to be asked."""
 
     @abstractmethod
     def propose(self, study: optuna.Study) -> Candidate:
@@ -64,8 +65,9 @@ class OptunaStrategy(SearchStrategy):
     def learn(self, candidate: Candidate, value: float | None) -> None:
         """Keep what is known of `candidate` for `study`; None if it is infeasible."""
 
-    def _random(self, purpose: object) -> random.Random:
-        return random.Random(f"{self._seed}:{self._untold.told}:{purpose}")
+    def _random(self, purpose: object, beside: Collection[Candidate]) -> random.Random:
+        known = self._untold.told + len(beside)
+        return random.Random(f"{self._seed}:{known}:{purpose}")
 
 
 def new_study() -> optuna.Study:
@@ -92,3 +94,8 @@ def finished(
         distributions=distributions,
         constraints={} if infeasible is None else {_INFEASIBLE: float(infeasible)},
     )
+
+
+def running(params: dict[str, int], distributions: dict[str, BaseDistribution]) -> FrozenTrial:
+    """A trial that is under way, for a study to know of."""
+    return create_trial(state=TrialState.RUNNING, params=params, distributions=distributions)

@@ -1,6 +1,7 @@
 """Candidates at random: what every other strategy has to beat."""
 
 import random
+from collections.abc import Collection
 
 from autotune.model import Candidate
 from autotune.space.space import Space
@@ -15,8 +16,9 @@ class RandomStrategy(SearchStrategy):
         self._seed = seed
         self._untold = Untold(space)
 
-    def ask(self) -> Candidate | None:
-        return self._untold.draw(random.Random(f"{self._seed}:{self._untold.told}"))
+    def ask(self, beside: Collection[Candidate] = ()) -> Candidate | None:
+        known = self._untold.told + len(beside)
+        return self._untold.draw(random.Random(f"{self._seed}:{known}"), beside)
 
     def tell(self, candidate: Candidate, value: float | None) -> None:
         del value

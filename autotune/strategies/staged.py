@@ -10,7 +10,7 @@ Functions (1998).
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,14 +66,19 @@ class StagedStrategy(SearchStrategy):
         self._neighbours: dict[Candidate, tuple[Candidate, ...]] = {}
         self._index: dict[Candidate, NDArray[np.intp]] = {}
 
-    def ask(self) -> Candidate | None:
-        if untried := next((c for c in self._screening if c not in self._told), None):
+    def ask(self, beside: Collection[Candidate] = ()) -> Candidate | None:
+        passed = {*self._told, *beside}
+        if untried := next((c for c in self._screening if c not in passed), None):
             return untried
         if not self._order:
-            return next(iter(self._pool([self._space.baseline()])), None)
+            return next(iter(self._pool([self._space.baseline()], beside)), None)
         bases = self._bases()
+        pool = list(self._pool(bases, beside))
+        # All of them before the model is copied, which then knows their features.
+        known = {candidate: self._known(candidate) for candidate in [*pool, *beside]}
+        model = self._model.supposing(known[c] for c in beside) if beside else self._model
         best = self._predict(bases[0])[0]
-        worths = {candidate: self._worth(candidate, best) for candidate in self._pool(bases)}
+        worths = {c: self._worth(c, model.predict(known[c]), best) for c in pool}
         if not worths:
             return None
         chosen = max(worths, key=lambda candidate: worths[candidate])
@@ -119,13 +124,13 @@ class StagedStrategy(SearchStrategy):
         of_strategy = {str(c.get("strategy")): c for c in reversed(ranked)}
         return list(dict.fromkeys([*ranked[:BASES], *of_strategy.values()]))
 
-    def _pool(self, bases: list[Candidate]) -> Iterator[Candidate]:
-        """Untold candidates that are worth a thought."""
-        seen = set(self._told)
+    def _pool(self, bases: list[Candidate], beside: Collection[Candidate]) -> Iterator[Candidate]:
+        """Untold candidates that are worth a thought, less `beside`."""
+        seen = {*self._told, *beside}
         for base in bases:
             if base not in self._neighbours:
                 self._neighbours[base] = tuple(neighbours(self._space, base))
-        rng = random.Random(f"{self._seed}:{len(self._order)}")
+        rng = random.Random(f"{self._seed}:{len(self._order) + len(beside)}")
         near = [candidate for base in bases for candidate in self._neighbours[base]]
         drawn = (self._space.build(lambda q: rng.choice(q.values)) for _ in range(DRAWN))
         for candidate in [*near, *drawn]:
@@ -136,9 +141,9 @@ class StagedStrategy(SearchStrategy):
     def _predict(self, candidate: Candidate) -> tuple[float, float]:
         return self._model.predict(self._known(candidate))
 
-    def _worth(self, candidate: Candidate, best: float) -> float:
+    def _worth(self, candidate: Candidate, predicted: tuple[float, float], best: float) -> float:
         """What a launch of it is expected to show beyond `best`, times the chance that it works."""
-        mean, deviation = self._predict(candidate)
+        mean, deviation = predicted
         shown = told_by_one(deviation, self._noise)
         return self._chance(candidate) * expected_improvement(mean - best, shown)
 

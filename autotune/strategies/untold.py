@@ -1,6 +1,7 @@
 """The candidates of a space that haven't been told yet, without making all of them."""
 
 import random
+from collections.abc import Collection
 from itertools import islice
 
 from autotune.model import Candidate
@@ -37,21 +38,24 @@ class Untold:
         self._told.add(candidate)
         self._first.pop(candidate, None)
 
-    def first(self, count: int = 1) -> list[Candidate]:
-        """The first untold candidates in the space's order, at most `count`."""
-        while len(self._first) < count:
+    def first(self, count: int = 1, beside: Collection[Candidate] = ()) -> list[Candidate]:
+        """The first untold candidates in the space's order less `beside`, at most `count`."""
+        while len(self._first) < count + len(beside):
             candidate = next(self._rest, None)
             if candidate is None:
                 break
             if candidate in self:
                 self._first[candidate] = None
-        return list(islice(self._first, count))
+        return list(islice((c for c in self._first if c not in beside), count))
 
-    def draw(self, rng: random.Random) -> Candidate | None:
-        """One at random, value by value; if most are told one of the first; None if all are."""
+    def draw(self, rng: random.Random, beside: Collection[Candidate] = ()) -> Candidate | None:
+        """One at random, value by value; if most are told one of the first; None if all are.
+
+        It is none of `beside`.
+        """
         for _ in range(_ATTEMPTS):
             candidate = self._space.build(lambda question: rng.choice(question.values))
-            if candidate in self:
+            if candidate in self and candidate not in beside:
                 return candidate
-        first = self.first(_RESERVOIR)
+        first = self.first(_RESERVOIR, beside)
         return rng.choice(first) if first else None

@@ -126,6 +126,19 @@ def test_a_lost_node_costs_one_trial_of_a_study(
     assert trials[number + 1]["candidate"] == trials[number]["candidate"]
 
 
+def test_more_trials_at_once_than_fit_are_refused(
+    nodes: list[ray_hosts.RayNode], tmp_path: Path
+) -> None:
+    words = ["--nodes", "2", *STUDY, "--output", "best.yaml", "--parallel-trials", "2"]
+    with autotune(nodes[0], tmp_path, "run", *address(nodes), *words) as run:
+        run.communicate(timeout=PATIENCE_S)
+    said = (tmp_path / "stderr").read_text()
+    assert run.returncode == 2
+    assert "--parallel-trials: 2 needs 4 nodes, 2 for each, and this cluster has 2" in said
+    assert "hint: " in said
+    assert "Traceback" not in said
+
+
 @pytest.mark.long
 def test_an_answer_is_verified_on_as_many_nodes(
     nodes: list[ray_hosts.RayNode], tmp_path: Path

@@ -9,7 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
@@ -73,8 +73,8 @@ class InOrder(SearchStrategy):
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         self.left = list(candidates)
 
-    def ask(self) -> Candidate | None:
-        return self.left[0] if self.left else None
+    def ask(self, beside: Collection[Candidate] = ()) -> Candidate | None:
+        return next((one for one in self.left if one not in beside), None)
 
     def tell(self, candidate: Candidate, value: float | None) -> None:
         self.left = [one for one in self.left if one != candidate]

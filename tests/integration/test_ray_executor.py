@@ -163,7 +163,7 @@ def test_what_a_trial_has_left_ends_with_an_agent_that_ray_ends(
     executor: RayExecutor, tmp_path: Path
 ) -> None:
     mark = f"children-{os.getpid()}"
-    victim = executor._placed(Event()).agents[1]
+    victim = executor._lanes[0].take(PATIENCE_S, Event()).agents[1]
 
     def end_soon() -> None:
         wait_for(6, mark, PATIENCE_S)

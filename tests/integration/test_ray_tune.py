@@ -82,6 +82,49 @@ def test_tune_runs_a_study_to_its_confirmed_end(cluster: None, tmp_path: Path) -
     }
 
 
+class Quick(tune.Trainable):
+    """Ends after two windows; each proposal reads the same but for noise."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self._windows = 0
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self.setup(new_config)
+        return True
+
+    def step(self) -> dict[str, Any]:
+        self._windows += 1
+        rate = 100.0 * random.lognormvariate(0, 0.01)
+        return {"samples_per_second": rate, "done": self._windows == 2}
+
+    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
+        return {}
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        pass
+
+
+class Counting(AutotuneSearcher):
+    """Notes how many trials are under way."""
+
+    most = 0
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        config = super().suggest(trial_id)
+        self.most = max(self.most, len(self.study.pending))
+        return config
+
+
+def test_sixty_trials_four_at_once_are_each_another(cluster: None, tmp_path: Path) -> None:
+    search = Counting(
+        workload="tiny", ranks_per_node=2, global_batch=32, trials=60, strategy="grid", space="full"
+    )
+    fit(search, tune.with_resources(Quick, {"cpu": 0.5}), tmp_path, at_once=4)
+    searched = [t.candidate for t in search.study.trials if t.phase is Phase.SEARCH]
+    assert (len(searched), len(set(searched)), search.most) == (60, 60, 4)
+    assert search.study.is_over
+
+
 def test_a_searcher_goes_on_from_what_it_saved(tmp_path: Path) -> None:
     search = searcher(trials=6)
     for number in range(4):

@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -35,7 +36,7 @@ def told(
     progress.resumed(before or [])
     step = Step(phase=Phase.SEARCH, candidate=candidate)
     progress.trial_started(TrialStart(number=3, step=step, baseline=BASELINE, remaining_s=None))
-    progress.trial_ended(ended)
+    progress.trial_ended(replace(ended, number=3, candidate=candidate))
     return out.getvalue()
 
 

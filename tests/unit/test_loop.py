@@ -251,8 +251,8 @@ class StopAfter(Observer):
         self._cancel = cancel
         self._left = windows
 
-    def window_closed(self, window: object) -> None:
-        del window
+    def window_closed(self, step: object, window: object) -> None:
+        del step, window
         self._left -= 1
         if self._left == 0:
             self._cancel.set()

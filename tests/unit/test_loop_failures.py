@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -174,4 +175,19 @@ def test_every_launch_of_a_given_up_candidate_has_its_own_retries() -> None:
     for trial in ended(*[Outcome.PREEMPTED] * 7):
         ledger.add(trial)
     assert len(ledger.baselines) == 2
-    assert ledger.is_open
+    assert list(ledger.open.values()) == [Phase.BASELINE]
+
+
+def test_what_ends_between_retries_of_another_candidate_changes_nothing_of_them() -> None:
+    space = Space(KNOBS, Facts.of(MACHINE, TARGET))
+    ledger = Ledger(space)
+    lost, other = list(space.candidates())[:2]
+    preempted = replace(ended(Outcome.PREEMPTED)[0], candidate=lost, phase=Phase.SEARCH)
+    worked = replace(ended(Outcome.CRASHED)[0], candidate=other, phase=Phase.SEARCH)
+    for _ in range(2):
+        ledger.add(preempted)
+        ledger.add(worked)
+        assert list(ledger.open) == [lost]
+    ledger.add(preempted)
+    assert not ledger.open
+    assert ledger.values[lost] is None

@@ -1,6 +1,6 @@
 """The loop leaves out what can't fit, tries near ones last, and never loses everything to it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -253,8 +253,8 @@ class Numbers(SearchStrategy):
         self.left = [Candidate({"x": number}) for number in range(count)]
         self.told: list[tuple[KnobValue, float | None]] = []
 
-    def ask(self) -> Candidate | None:
-        return self.left[0] if self.left else None
+    def ask(self, beside: Collection[Candidate] = ()) -> Candidate | None:
+        return next((one for one in self.left if one not in beside), None)
 
     def tell(self, candidate: Candidate, value: float | None) -> None:
         self.told.append((candidate["x"], value))

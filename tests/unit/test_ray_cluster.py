@@ -16,7 +16,7 @@ from autotune.request import Request
 pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
 
 from autotune.executors.ray import cluster
-from autotune.executors.ray.choice import Choice, Node, choose
+from autotune.executors.ray.choice import Choice, Node, choose, lanes_of
 from autotune.executors.ray.cluster import find_nodes
 from autotune.executors.ray.interface import interface_of
 from autotune.executors.ray.kind import NodeKind
@@ -132,10 +132,39 @@ def test_options_that_mean_nothing_on_a_cluster_are_refused(name: str) -> None:
         chosen_cluster(ExecutorName.RAY, 2, None, {name: True})
 
 
-@pytest.mark.parametrize(("nodes", "address"), [(2, None), (None, "auto")])
-def test_options_of_a_cluster_need_the_executor(nodes: int | None, address: str | None) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "address", "parallel"), [(2, None, None), (None, "auto", None), (None, None, "2")]
+)
+def test_options_of_a_cluster_need_the_executor(
+    nodes: int | None, address: str | None, parallel: str | None
+) -> None:
     with pytest.raises(FieldError, match="needs --executor ray"):
-        chosen_cluster(ExecutorName.LOCAL, nodes, address, {})
+        chosen_cluster(ExecutorName.LOCAL, nodes, address, {}, parallel)
+
+
+@pytest.mark.parametrize(("text", "trials"), [(None, 1), ("1", 1), ("12", 12), ("auto", None)])
+def test_trials_at_once_are_a_number_or_as_many_as_fit(
+    text: str | None, trials: int | None
+) -> None:
+    options = chosen_cluster(ExecutorName.RAY, 2, None, {}, text)
+    assert options is not None
+    assert options.parallel_trials == trials
+    assert for_cluster(Request(environment={}), options).parallel_trials == trials
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "", "all"])
+def test_other_numbers_of_trials_at_once_are_refused(text: str) -> None:
+    with pytest.raises(FieldError, match=r"--parallel-trials: '.*' is neither auto nor a number"):
+        chosen_cluster(ExecutorName.RAY, 2, None, {}, text)
+
+
+def test_lanes_are_as_many_as_the_cluster_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, A100, A100, A100, H100)
+    there = find_nodes(2, anything).count
+    assert [lanes_of(there, nodes, None) for nodes in (1, 2, 3)] == [3, 1, 1]
+    assert lanes_of(there, 1, 2) == 2
+    with pytest.raises(FieldError, match=r"--parallel-trials: 2 needs 4 nodes, 2 for .* has 3"):
+        lanes_of(there, 2, 2)
 
 
 def test_the_command_that_resumes_names_the_cluster() -> None:

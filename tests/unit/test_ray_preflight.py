@@ -66,7 +66,7 @@ def test_of_two_nodes_the_slower_way_is_named() -> None:
 
 def test_a_node_that_cannot_be_reached_is_named_first() -> None:
     probes = {"a": NodeProbe(fault="timed out"), "b": NodeProbe(seconds=(1.0,), fault="refused")}
-    assert findings(probes) == [
+    assert findings([probes]) == [
         "a: the probe failed: timed out (so did 1 more); trials will meet the same"
     ]
 
@@ -76,7 +76,7 @@ def test_a_busy_moment_does_not_count() -> None:
     again = {"a": NodeProbe(seconds=(2.0, 1.1), all_reduce_s=0.25, received_s={1: 1.0})}
     best = at_best(once | {"b": NodeProbe()}, again)
     assert best == {"a": NodeProbe(seconds=(1.0, 1.1), all_reduce_s=0.25, received_s={1: 1.0})}
-    assert all_reduce(best) == ["an all-reduce of 4 MiB between the nodes takes 250.0 ms"]
+    assert all_reduce([best]) == ["an all-reduce of 4 MiB between the nodes takes 250.0 ms"]
     failed = {"a": NodeProbe(fault="timed out")}
     assert at_best(failed, again) == at_best(again, failed) == again
 

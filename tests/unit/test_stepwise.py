@@ -3,7 +3,6 @@
 import json
 import random
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 
@@ -30,7 +29,7 @@ def study(trials: int | None = 8, strategy: str = "staged") -> tuple[Stepwise, S
     target = build_target(request, MACHINE)
     space = build_space(request, place, target)
     spec = build_spec(request, target, space, place)
-    return Stepwise(spec, space, partial(build_strategy, spec.search, space, spec.seed)), space
+    return Stepwise(spec, space, build_strategy(spec.search, space, spec.seed)), space
 
 
 def twice_with_two(settings: TrainingSettings) -> float:

@@ -209,3 +209,25 @@ def test_the_process_models_knobs_that_only_some_candidates_have(
 def test_an_unknown_strategy_is_named_with_what_there_is() -> None:
     with pytest.raises(FieldError, match=r"--strategy: 'tep' .*did you mean 'tpe'.*random"):
         build_strategy("tep", SPACES["one knob"], 0)
+
+
+@every_strategy
+def test_what_is_under_way_is_not_proposed_again(name: str) -> None:
+    strategy = build_strategy(name, SPACES["conditional"], 1)
+    for candidate in searched(name, "conditional")[:4]:
+        strategy.tell(candidate, speed(candidate))
+    alone = strategy.ask()
+    beside: dict[Candidate, None] = {}
+    while len(beside) < 5 and (candidate := strategy.ask(beside.keys())) is not None:
+        assert candidate not in beside
+        assert strategy.ask(beside.keys()) == candidate, "asking changes nothing"
+        beside[candidate] = None
+    assert len(beside) == 5
+    assert not set(beside) & set(searched(name, "conditional")[:4])
+    assert next(iter(beside)) == strategy.ask() == alone
+
+
+@every_strategy
+def test_a_space_of_which_the_rest_is_under_way_is_exhausted(name: str) -> None:
+    everything = list(SPACES["one knob"].candidates())
+    assert build_strategy(name, SPACES["one knob"], 1).ask(everything) is None

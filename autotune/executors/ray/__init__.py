@@ -6,6 +6,8 @@ from autotune.errors import UserError
 
 # Before Ray is imported: what its workers print belongs into its own log files.
 os.environ.setdefault("RAY_LOG_TO_DRIVER", "0")
+# A lane that is still at work when the connection is closed must not open another one.
+os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
 
 try:
     import ray  # noqa: F401

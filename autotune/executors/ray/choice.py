@@ -84,6 +84,24 @@ def check_count(usable: int, living: int, count: int) -> None:
         )
 
 
+def lanes_of(there: int, nodes: int, wanted: int | None) -> int:
+    """How many trials of `nodes` nodes there are nodes for; `wanted`, if it is given.
+
+    Raises FieldError if there are too few for that.
+    """
+    if wanted is None:
+        return max(1, there // nodes)
+    if there < nodes * wanted:
+        raise FieldError(
+            "--parallel-trials",
+            wanted,
+            f"needs {nodes * wanted} nodes, {nodes} for each, and this cluster has {there} that "
+            "are alike",
+            hint="start more nodes, or ask for fewer trials at once (auto: as many as fit)",
+        )
+    return wanted
+
+
 def _groups(found: Sequence[Node], misfit: Misfit) -> list[_Group]:
     """The largest first."""
     alike: dict[tuple[NodeKind, str, str], list[Node]] = defaultdict(list)

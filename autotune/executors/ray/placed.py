@@ -1,6 +1,7 @@
 """Whole nodes of a cluster that are reserved, with an agent on each."""
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from threading import Event, Thread
 from typing import Any
@@ -44,7 +45,7 @@ class Placed:
                 [agent.facts.remote() for agent in self.agents],
                 timeout=PLACE_LIMIT_S + CALL_LIMIT_S,
             )
-            _check_alike(facts)
+            check_alike(facts)
         except BaseException as error:
             self.close()
             if isinstance(error, RayError):
@@ -106,7 +107,7 @@ def _start_agent(group: PlacementGroup, index: int, kind: NodeKind, options: Age
     return actor.remote(options)
 
 
-def _check_alike(facts: list[NodeFacts]) -> None:
+def check_alike(facts: Sequence[NodeFacts]) -> None:
     """Raise ExecutorError if the nodes, or the software on them, differ."""
     first = facts[0]
     here = own_versions()

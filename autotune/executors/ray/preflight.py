@@ -13,18 +13,24 @@ Transfers = Mapping[tuple[str, str], float]
 """Seconds by sender and receiver."""
 
 
-def findings(probes: Mapping[str, NodeProbe]) -> list[str]:
+Probes = Mapping[str, NodeProbe]
+"""Of the nodes of one trial, by their names, in the order of their numbers."""
+
+
+def findings(groups: Sequence[Probes]) -> list[str]:
     """A sentence for each node that is slower than the others or can't be reached.
 
-    `probes` have the nodes' names, in the order of their numbers.
+    Data goes within a group; devices are compared with all others.
     """
-    faults = [f"{name}: the probe failed: {one.fault}" for name, one in probes.items() if one.fault]
+    every = {name: one for probes in groups for name, one in probes.items()}
+    faults = [f"{name}: the probe failed: {one.fault}" for name, one in every.items() if one.fault]
     if faults:
         # The others have waited for it in vain, and say so.
         more = f" (so did {len(faults) - 1} more)" if faults[1:] else ""
         return [f"{faults[0]}{more}; trials will meet the same"]
-    slow = slow_nodes({name: one.seconds for name, one in probes.items()})
-    return [*slow, *slow_links(transfers(probes))]
+    took = {pair: one for probes in groups for pair, one in transfers(probes).items()}
+    slow = slow_nodes({name: one.seconds for name, one in every.items()})
+    return [*slow, *slow_links(took)]
 
 
 def slow_nodes(seconds: Mapping[str, Sequence[float]]) -> list[str]:
@@ -48,7 +54,7 @@ def slow_nodes(seconds: Mapping[str, Sequence[float]]) -> list[str]:
     return found
 
 
-def transfers(probes: Mapping[str, NodeProbe]) -> dict[tuple[str, str], float]:
+def transfers(probes: Probes) -> dict[tuple[str, str], float]:
     """What went between the nodes, by their names."""
     names = list(probes)
     return {
@@ -94,9 +100,14 @@ def _slower_way(took: Transfers) -> Iterator[str]:
         )
 
 
-def all_reduce(probes: Mapping[str, NodeProbe]) -> list[str]:
-    """How long the nodes take for one, as a sentence; nothing if that isn't known."""
-    seconds = [one.all_reduce_s for one in probes.values() if one.all_reduce_s is not None]
+def all_reduce(groups: Sequence[Probes]) -> list[str]:
+    """How long the nodes of a trial take for one, as a sentence; nothing if that isn't known."""
+    seconds = [
+        one.all_reduce_s
+        for probes in groups
+        for one in probes.values()
+        if one.all_reduce_s is not None
+    ]
     if not seconds:
         return []
     return [f"an all-reduce of 4 MiB between the nodes takes {1000 * max(seconds):.1f} ms"]
