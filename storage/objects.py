@@ -1,10 +1,12 @@
 """Small objects by name, in a folder or under a prefix of an S3 bucket."""
 
+import errno
 import os
 import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -89,10 +91,10 @@ class FolderObjects(Objects):
         return FolderObjects(self._folder / folder)
 
     def _write(self, name: str, content: bytes, publish: _Publish) -> None:
+        """Raises FileExistsError if `publish` does."""
         path = self._folder / name
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _create(temporary, content)
             publish(temporary, path)
         except FileExistsError:
@@ -100,7 +102,8 @@ class FolderObjects(Objects):
         except OSError as error:
             raise _outage(path, error) from error
         finally:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                temporary.unlink()
 
 
 def open_objects(url: str, field: str = OPTION) -> Objects:
@@ -121,6 +124,11 @@ def open_objects(url: str, field: str = OPTION) -> Objects:
 
 
 def _create(path: Path, content: bytes) -> None:
+    """A file with a new name that only this user reads, its content on the disk."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, "is a file", str(path.parent)) from error
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

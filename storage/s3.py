@@ -104,7 +104,7 @@ def _client(place: str) -> Any:
         retries={"mode": "standard", "max_attempts": 3},
     )
     try:
-        return boto3.client("s3", config=settings)
+        return boto3.Session().client("s3", config=settings)
     except (BotoCoreError, ValueError) as error:
         raise UserError(f"{place}: {error}") from None
 
