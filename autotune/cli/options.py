@@ -202,6 +202,20 @@ StorageOption = Annotated[
         "Default: autotune.db in the data folder ($AUTOTUNE_HOME).",
     ),
 ]
+MirrorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mirror",
+        metavar="URL",
+        envvar="AUTOTUNE_MIRROR",
+        help="Also send each change of the run to s3://BUCKET/PREFIX or file:///FOLDER, from where "
+        "'autotune resume RUN --mirror URL' goes on with it on any machine (see docs/store.md).",
+    ),
+]
+RunIdOption = Annotated[
+    str | None,
+    typer.Option("--run-id", hidden=True, help="The run's id, for who has to know it before."),
+]
 ScriptArgument = Annotated[
     list[str] | None,
     typer.Argument(

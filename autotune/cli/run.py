@@ -8,6 +8,7 @@ import typer
 
 from autotune.budget import Budget, seconds
 from autotune.cli.controller import control
+from autotune.cli.mirroring import open_run_store, study_to_resume
 from autotune.cli.on_ray import chosen_cluster, for_cluster
 from autotune.cli.options import (
     AddressOption,
@@ -24,12 +25,14 @@ from autotune.cli.options import (
     LiveOption,
     LogToOption,
     LossyOption,
+    MirrorOption,
     NodesOption,
     NoImdsOption,
     NprocOption,
     OnlyOption,
     OptionalInstance,
     OutputOption,
+    RunIdOption,
     SamplesOption,
     ScriptArgument,
     SeedOption,
@@ -52,7 +55,6 @@ from autotune.cli.venue import Venue, venue
 from autotune.compose import (
     Launching,
     build_spec,
-    find_study,
     instance_sources,
     landscape_of,
     new_study,
@@ -62,7 +64,6 @@ from autotune.exporters.files import check_writable
 from autotune.machines import LOCAL
 from autotune.model import Study, StudySpec, StudyStatus
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
-from autotune.storage import default_url, open_store
 from autotune.tracking.base import Tracker
 from autotune.tracking.destination import open_trackers
 from autotune.user_script import script_notices
@@ -99,6 +100,8 @@ def run(
     samples_per_step: SamplesOption = None,
     dry_run: DryRunOption = False,
     log_to: LogToOption = None,
+    mirror: MirrorOption = None,
+    run_id: RunIdOption = None,
 ) -> None:
     """Find the fastest steady configuration, and save it as YAML.
 
@@ -166,7 +169,10 @@ def run(
             request = started_once(
                 request, where.place, samples_per_step, share_machine=share_machine, cold=cold
             )
-        _study(request, where, storage, format_, trackers, share_machine=share_machine)
+        _study(
+            request, where, storage, format_, trackers,
+            share_machine=share_machine, mirror=mirror, run_id=run_id,
+        )  # fmt: skip
 
 
 def _study(
@@ -177,6 +183,8 @@ def _study(
     trackers: Mapping[str, Tracker],
     *,
     share_machine: bool,
+    mirror: str | None,
+    run_id: str | None,
 ) -> None:
     """A new study of what `request` asks for."""
     target = build_target(request, where.place.machine)
@@ -187,18 +195,18 @@ def _study(
     else:
         check_recorded(built, request.landscape)
     with (
-        open_store(storage or default_url()) as store,
+        open_run_store(storage, mirror) as store,
         where.using(share=share_machine) as use,
     ):
-        study = new_study(spec, where.place.machine, store)
+        study = new_study(spec, where.place.machine, store, run_id)
         notices = [*where.notices, *all_notices(request, built)]
         notices += script_notices(request.own_workload)
         if cost := request.budget.describe(where.place, target.nodes):
             notices.append(cost)
         control(
             study, where.place, store,
-            storage=storage, format_=format_, using=nullcontext(use), notices=notices,
-            launching=where.launching, trackers=trackers,
+            storage=storage, mirror=mirror, format_=format_, using=nullcontext(use),
+            notices=notices, launching=where.launching, trackers=trackers,
         )  # fmt: skip
 
 
@@ -215,11 +223,12 @@ def resume(
     executor: ExecutorOption = ExecutorName.LOCAL,
     address: AddressOption = None,
     log_to: LogToOption = None,
+    mirror: MirrorOption = None,
 ) -> None:
     """Finish a run that was interrupted or killed; finished trials are kept."""
     trackers = open_trackers(log_to or [])
-    with open_store(storage or default_url()) as store:
-        study = find_study(store, run)
+    with open_run_store(storage, mirror) as store:
+        study = study_to_resume(store, run)
         if study.status is StudyStatus.FINISHED:
             raise FieldError(
                 "RUN",
@@ -244,7 +253,8 @@ def resume(
         ) as where:
             control(
                 study, where.place, store,
-                storage=storage, format_=format_, using=where.using(share=share_machine),
+                storage=storage, mirror=mirror, format_=format_,
+                using=where.using(share=share_machine),
                 launching=where.launching, notices=where.notices, trackers=trackers,
             )  # fmt: skip
 
