@@ -113,7 +113,9 @@ def read_job(row: JobRow) -> Job:
     """The job that `job_values` came from."""
     values = _values(row)
     rest = values.pop("job")
-    return _decode(Job, {**rest, **values} if isinstance(rest, dict) else values, _place(row, "name"))
+    return _decode(
+        Job, {**rest, **values} if isinstance(rest, dict) else values, _place(row, "name")
+    )
 
 
 def lease_values(run_id: str, owner: Owner, clock: str, ends_s: float) -> Row:

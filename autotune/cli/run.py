@@ -10,6 +10,7 @@ from autotune.budget import Budget, seconds
 from autotune.cli.controller import control
 from autotune.cli.mirroring import open_run_store, study_to_resume
 from autotune.cli.on_ray import chosen_cluster, for_cluster
+from autotune.cli.on_sagemaker import Submission, for_job, run_in_job
 from autotune.cli.options import (
     AddressOption,
     BatchOption,
@@ -48,6 +49,16 @@ from autotune.cli.options import (
     names,
     output_path,
 )
+from autotune.cli.sagemaker_options import (
+    DetachOption,
+    ImageOption,
+    KeepAliveOption,
+    MaxCostOption,
+    RoleOption,
+    S3Option,
+    SpotOption,
+    chosen_sagemaker,
+)
 from autotune.cli.saving import check_output, default_output, output_of
 from autotune.cli.script import print_commands, started_once, with_script
 from autotune.cli.simulated import check_recorded, chosen_landscape, on_landscape
@@ -64,6 +75,7 @@ from autotune.exporters.files import check_writable
 from autotune.machines import LOCAL
 from autotune.model import Study, StudySpec, StudyStatus
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
+from autotune.sagemaker.arguments import Asked
 from autotune.tracking.base import Tracker
 from autotune.tracking.destination import open_trackers
 from autotune.user_script import script_notices
@@ -102,6 +114,13 @@ def run(
     log_to: LogToOption = None,
     mirror: MirrorOption = None,
     run_id: RunIdOption = None,
+    role: RoleOption = None,
+    image: ImageOption = None,
+    spot: SpotOption = False,
+    max_cost: MaxCostOption = None,
+    s3: S3Option = None,
+    keep_alive: KeepAliveOption = None,
+    detach: DetachOption = False,
 ) -> None:
     """Find the fastest steady configuration, and save it as YAML.
 
@@ -121,9 +140,29 @@ def run(
             "SCRIPT": script,
         },
     )
+    in_job = chosen_sagemaker(
+        executor,
+        {
+            "--role": role,
+            "--image": image,
+            "--spot": spot,
+            "--max-cost": max_cost,
+            "--s3": s3,
+            "--keep-alive": keep_alive,
+            "--detach": detach,
+        },
+        nodes=nodes,
+        instance=instance,
+        others={
+            "--share-machine": share_machine,
+            "--log-to": log_to,
+            "--mirror": mirror,
+            "--run-id": run_id,
+        },
+    )
     cluster = chosen_cluster(
         executor,
-        nodes,
+        None if in_job else nodes,
         address,
         {"--live": live, "--share-machine": share_machine, "SCRIPT": script},
     )
@@ -153,6 +192,22 @@ def run(
         request = with_script(request, script, samples_per_step)
     elif samples_per_step is not None:
         raise FieldError("--samples-per-step", samples_per_step, "is of scripts only")
+    if in_job is not None:
+        submission = Submission(
+            request=for_job(request, in_job),
+            options=in_job,
+            asked=Asked(
+                script=script or (),
+                samples_per_step=samples_per_step,
+                window=window,
+                cold=cold,
+                live=live,
+            ),
+            storage=storage,
+            format_=format_,
+        )
+        run_in_job(submission, dry_run=dry_run)
+        return
     with venue(
         request.instance,
         instances=request.instance_sources,

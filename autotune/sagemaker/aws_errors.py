@@ -72,26 +72,43 @@ CASES = (
         kind=UserError,
     ),
     Case(
-        codes=("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired",
-               "UnauthorizedSSOTokenError", "SSOTokenLoadError", "TokenRetrievalError"),
+        codes=(
+            "ExpiredToken",
+            "ExpiredTokenException",
+            "RequestExpired",
+            "TokenRefreshRequired",
+            "UnauthorizedSSOTokenError",
+            "SSOTokenLoadError",
+            "TokenRetrievalError",
+        ),
         says="the credentials have expired",
         hint=_LOGIN,
         kind=UserError,
-    ),  # fmt: skip
+    ),
     Case(
-        codes=("UnrecognizedClientException", "InvalidClientTokenId", "SignatureDoesNotMatch",
-               "AuthFailure", "InvalidAccessKeyId", "IncompleteSignature"),
+        codes=(
+            "UnrecognizedClientException",
+            "InvalidClientTokenId",
+            "SignatureDoesNotMatch",
+            "AuthFailure",
+            "InvalidAccessKeyId",
+            "IncompleteSignature",
+        ),
         says="AWS doesn't know these credentials",
         hint=_LOGIN,
         kind=UserError,
-    ),  # fmt: skip
+    ),
     Case(
-        codes=("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError",
-               "NoAuthTokenError"),
+        codes=(
+            "NoCredentialsError",
+            "PartialCredentialsError",
+            "CredentialRetrievalError",
+            "NoAuthTokenError",
+        ),
         says="there are no AWS credentials here",
         hint="aws configure, aws sso login, AWS_PROFILE, or a role of the machine",
         kind=UserError,
-    ),  # fmt: skip
+    ),
     Case(
         codes=("ProfileNotFound", "ConfigNotFound", "ConfigParseError"),
         says="AWS's configuration can't be used",
@@ -105,12 +122,16 @@ CASES = (
         kind=UserError,
     ),
     Case(
-        codes=("PermanentRedirect", "AuthorizationHeaderMalformed", "301",
-               "IllegalLocationConstraintException"),
+        codes=(
+            "PermanentRedirect",
+            "AuthorizationHeaderMalformed",
+            "301",
+            "IllegalLocationConstraintException",
+        ),
         says="the bucket is in another region than the job",
         hint="name a bucket of the job's region with --s3, or set AWS_REGION to the bucket's",
         kind=UserError,
-    ),  # fmt: skip
+    ),
     Case(
         codes=("OptInRequired", "InvalidRegion", "InvalidRegionError", "UnknownEndpoint"),
         says="this region isn't open to the account",
@@ -141,14 +162,27 @@ CASES = (
         kind=CloudOutageError,
     ),
     Case(
-        codes=("EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError",
-               "ConnectionClosedError", "ConnectionError", "ProxyConnectionError",
-               "HTTPClientError", "SSLError", "InternalFailure", "InternalServerError",
-               "ServiceUnavailable", "ServiceUnavailableException", "InternalError", "500", "503"),
+        codes=(
+            "EndpointConnectionError",
+            "ConnectTimeoutError",
+            "ReadTimeoutError",
+            "ConnectionClosedError",
+            "ConnectionError",
+            "ProxyConnectionError",
+            "HTTPClientError",
+            "SSLError",
+            "InternalFailure",
+            "InternalServerError",
+            "ServiceUnavailable",
+            "ServiceUnavailableException",
+            "InternalError",
+            "500",
+            "503",
+        ),
         says="AWS can't be reached",
         hint="see whether the network is up, and the region's name (AWS_REGION) is right",
         kind=CloudOutageError,
-    ),  # fmt: skip
+    ),
     Case(
         codes=("ValidationException", "ValidationError", "ParamValidationError"),
         says="AWS refuses the request",

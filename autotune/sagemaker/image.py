@@ -48,7 +48,7 @@ def default_image(region: str, instance: str, torch_version: str) -> tuple[str, 
 def nearest(wanted: str, known: "Iterable[str]") -> str:
     """The newest of the known versions that isn't newer than `wanted`. Raises ValueError."""
     most = _numbers(wanted)
-    fitting = [name for name in known if OLDEST <= _numbers(name)[:2] and _numbers(name) <= most]
+    fitting = [name for name in known if _numbers(name)[:2] >= OLDEST and _numbers(name) <= most]
     if not fitting:
         raise ValueError(f"none has PyTorch from 2.6 to {wanted}")
     return max(fitting, key=_numbers)

@@ -1,6 +1,7 @@
 """Training jobs: submit, look, stop. Raises as `aws_errors` does."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -36,9 +37,13 @@ class JobState:
 
 
 def submit(account: Account, request: Mapping[str, Any]) -> None:
-    """Have the job run."""
-    with aws_errors(f"submitting {request['TrainingJobName']}"):
-        account.client("sagemaker").create_training_job(**request)
+    """Have the job run. A name that is taken is its own: an attempt before was heard, after all."""
+    client = account.client("sagemaker")
+    with (
+        aws_errors(f"submitting {request['TrainingJobName']}"),
+        suppress(client.exceptions.ResourceInUse),
+    ):
+        client.create_training_job(**request)
 
 
 def describe(account: Account, name: str) -> JobState:

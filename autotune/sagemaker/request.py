@@ -15,7 +15,7 @@ METRICS = {
 CODE = "code"
 """The channel, and the folder of the run's prefix that it has."""
 VOLUME_GB = 50
-"""Of EBS on each node, where the instance has no disks of its own: for the wheel, logs, the store."""
+"""Of EBS on each node whose instance has no disks of its own: for the wheel, logs and the store."""
 
 
 @dataclass(frozen=True, kw_only=True)
