@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Event
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -35,24 +35,37 @@ if TYPE_CHECKING:
 _QUESTION = "[d]etach, and the job goes on; [s]top the job; [c]ontinue to follow it? "
 
 
-def follow_job(
-    account: "Account", job: Job, store: Store, format_: Format, *, storage: str | None
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Following:
+    """Where what a job writes goes, here."""
+
+    store: Store
+    storage: str | None
+    """As it was given."""
+    format_: Format
+
+    def is_finished(self, account: "Account", job: Job) -> bool:
+        """Whether the job's study has an answer, by all that is there of it now."""
+        _follower(account, job, self.store, Progress().say, lambda record: None).catch_up()
+        study = self.store.study(job.run_id)
+        return study is not None and study.status is StudyStatus.FINISHED
+
+    def resume_command(self, run_id: str) -> str:
+        """What is typed to follow the run's job, or to submit another one."""
+        where = f" --storage {shlex.quote(redacted(self.storage))}" if self.storage else ""
+        return f"autotune resume {run_id}{where}"
+
+
+def follow_job(account: "Account", job: Job, following: Following) -> None:
     """Show what the job does until it ends, then its answer.
 
     Raises typer.Exit with what follows from how it ended, and CloudError if the job failed.
     """
-    from autotune.sagemaker.following import Follower  # noqa: PLC0415 - boto3 is an extra
-    from autotune.sagemaker.jobs import stop  # noqa: PLC0415
+    from autotune.sagemaker.jobs import stop  # noqa: PLC0415 - boto3 is an extra
 
-    shown = _Shown(store, job)
-    follower = Follower(
-        account=account, job=job, store=store, objects=open_objects(job.s3, "--s3"),
-        say=shown.progress.say, told=shown.told, cancel=Event(),
-    )  # fmt: skip
-    resume = f"autotune resume {job.run_id}" + (
-        f" --storage {shlex.quote(redacted(storage))}" if storage else ""
-    )
+    shown = _Shown(following.store, job)
+    follower = _follower(account, job, following.store, shown.progress.say, shown.told)
+    resume = following.resume_command(job.run_id)
     while (state := _follow(follower, shown.progress)) is None:
         choice = _choice()
         if choice == "c":
@@ -64,7 +77,27 @@ def follow_job(
         else:
             shown.progress.say(f"detached, the job goes on; follow it, or stop it, with: {resume}")
             raise typer.Exit(EXIT_INTERRUPTED)
-    _conclude(follower, state, store, format_, resume)
+    _conclude(follower, state, following, resume)
+
+
+def _follower(
+    account: "Account",
+    job: Job,
+    store: Store,
+    say: Callable[[str], None],
+    told: Callable[[Record], None],
+) -> "Follower":
+    from autotune.sagemaker.following import Follower  # noqa: PLC0415 - boto3 is an extra
+
+    return Follower(
+        account=account,
+        job=job,
+        store=store,
+        objects=open_objects(job.s3, "--s3"),
+        say=say,
+        told=told,
+        cancel=Event(),
+    )
 
 
 class _Shown:
@@ -106,13 +139,14 @@ def _follow(follower: "Follower", progress: Progress) -> "JobState | None":
 
 
 def _conclude(
-    follower: "Follower", state: "JobState", store: Store, format_: Format, resume: str
+    follower: "Follower", state: "JobState", following: Following, resume: str
 ) -> None:
     """Print what the run came to, and leave with what follows from it."""
-    job, study = follower.job, store.study(follower.job.run_id)
+    job, store = follower.job, following.store
+    study = store.study(job.run_id)
     finished = study is not None and study.status is StudyStatus.FINISHED
     if study is not None and finished:
-        _print(study, follower, store, format_)
+        _print(study, follower, store, following.format_)
         if study.conclusion is Conclusion.NO_CANDIDATE:
             raise typer.Exit(EXIT_NO_CANDIDATE)
         return

@@ -7,20 +7,21 @@ from pathlib import Path
 
 import typer
 
-from autotune.cli.following import follow_job
+from autotune.cli.following import Following, follow_job
 from autotune.cli.options import Format
 from autotune.cli.render import print_json
 from autotune.cli.sagemaker_options import SagemakerOptions
 from autotune.cli.saving import default_output
 from autotune.cli.script import with_batch
 from autotune.compose import build_spec, new_run_id
-from autotune.errors import FieldError, UserError
+from autotune.errors import FieldError
 from autotune.executors.rank_environment import carried_environment
 from autotune.exporters.files import check_writable
 from autotune.machines import Place, catalogued_place
 from autotune.model import StudySpec
 from autotune.request import Request, all_notices, build_space, build_target
 from autotune.sagemaker.arguments import Asked, files_of, inside_arguments
+from autotune.sagemaker.installed import check_installed
 from autotune.storage import default_url, open_store
 
 
@@ -54,7 +55,7 @@ def run_in_job(submission: Submission, *, dry_run: bool) -> None:
 
     Raises UserError for anything a local run would refuse, and as `aws_errors` does.
     """
-    _check_installed()
+    check_installed()
     place = _checked_place(submission)
     spec, notices = _checked_spec(submission, place)
     # boto3 is an extra.
@@ -75,12 +76,13 @@ def run_in_job(submission: Submission, *, dry_run: bool) -> None:
     from autotune.sagemaker.submission import submit_new  # noqa: PLC0415
 
     with open_store(submission.storage or default_url()) as store:
+        following = Following(store=store, storage=submission.storage, format_=submission.format_)
         job = submit_new(account, plan, store, _work(submission))
         _say(f"run {job.run_id}: {job.described}; job {job.name} in {job.region}, {job.s3}")
         if submission.options.detach:
-            _say(f"follow it with: autotune resume {job.run_id}{_where(submission.storage)}")
+            _say(f"follow it with: {following.resume_command(job.run_id)}")
             return
-        follow_job(account, job, store, submission.format_, storage=submission.storage)
+        follow_job(account, job, following)
 
 
 def _checked_place(submission: Submission) -> Place:
@@ -111,24 +113,6 @@ def _work(submission: Submission) -> dict[str, bytes]:
 
     own = work_files(Path.cwd()) if submission.sends_folder else {}
     return own | files_of(submission.request)
-
-
-def _check_installed() -> None:
-    try:
-        import boto3  # noqa: F401, PLC0415
-    except ImportError as error:
-        raise UserError(
-            f"--executor sagemaker needs boto3: {error}",
-            hint="pip install 'autotune-train[sagemaker]'",
-        ) from None
-
-
-def _where(storage: str | None) -> str:
-    import shlex  # noqa: PLC0415
-
-    from autotune.model.secrets import redacted  # noqa: PLC0415
-
-    return f" --storage {shlex.quote(redacted(storage))}" if storage else ""
 
 
 def _say(text: str) -> None:

@@ -59,7 +59,8 @@ ExecutorOption = Annotated[
     typer.Option(
         "--executor",
         help="Where trials run: on this machine, on nodes of a Ray cluster (see docs/ray.md), in "
-        "one job of Amazon SageMaker (see docs/sagemaker.md), or nowhere: simulated ones follow the landscape that --landscape names, on a clock of their "
+        "one job of Amazon SageMaker (see docs/sagemaker.md), or nowhere: simulated ones follow "
+        "the landscape that --landscape names, on a clock of their "
         "own.",
     ),
 ]
@@ -241,8 +242,8 @@ DryRunOption = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Of a script: print the commands that trials stand for. With --executor sagemaker: print "
-        "the exact request. Nothing is started.",
+        help="Of a script: print the commands that trials stand for. With --executor "
+        "sagemaker: print the exact request. Nothing is started.",
     ),
 ]
 ColdOption = Annotated[

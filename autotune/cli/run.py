@@ -8,6 +8,7 @@ import typer
 
 from autotune.budget import Budget, seconds
 from autotune.cli.controller import control
+from autotune.cli.following import Following
 from autotune.cli.mirroring import open_run_store, study_to_resume
 from autotune.cli.on_ray import chosen_cluster, for_cluster
 from autotune.cli.on_sagemaker import Submission, for_job, run_in_job
@@ -49,6 +50,7 @@ from autotune.cli.options import (
     names,
     output_path,
 )
+from autotune.cli.resume_job import jobs_of, resume_job
 from autotune.cli.sagemaker_options import (
     DetachOption,
     ImageOption,
@@ -58,6 +60,7 @@ from autotune.cli.sagemaker_options import (
     S3Option,
     SpotOption,
     chosen_sagemaker,
+    money,
 )
 from autotune.cli.saving import check_output, default_output, output_of
 from autotune.cli.script import print_commands, started_once, with_script
@@ -279,10 +282,31 @@ def resume(
     address: AddressOption = None,
     log_to: LogToOption = None,
     mirror: MirrorOption = None,
+    max_cost: MaxCostOption = None,
+    detach: DetachOption = False,
 ) -> None:
     """Finish a run that was interrupted or killed; finished trials are kept."""
     trackers = open_trackers(log_to or [])
     with open_run_store(storage, mirror) as store:
+        if jobs := jobs_of(store, run):
+            resume_job(
+                jobs,
+                Following(store=store, storage=storage, format_=format_),
+                max_usd=money(max_cost),
+                detach=detach,
+                others={
+                    "--cold": cold,
+                    "--live": live,
+                    "--share-machine": share_machine,
+                    "--address": address,
+                    "--log-to": log_to,
+                    "--mirror": mirror,
+                },
+            )
+            return
+        for name, given in {"--max-cost": max_cost, "--detach": detach}.items():
+            if given:
+                raise FieldError(name, given, "is of runs in a SageMaker job")
         study = study_to_resume(store, run)
         if study.status is StudyStatus.FINISHED:
             raise FieldError(

@@ -112,7 +112,7 @@ def chosen_sagemaker(
             role=_text(own["--role"]),
             image=_text(own["--image"]),
             is_spot=bool(own["--spot"]),
-            max_usd=max_cost(_text(own["--max-cost"])),
+            max_usd=money(_text(own["--max-cost"])),
             s3=_place(_text(own["--s3"])),
             keep_alive_s=_keep_alive(_text(own["--keep-alive"])),
         ),
@@ -120,7 +120,7 @@ def chosen_sagemaker(
     )
 
 
-def max_cost(text: str | None) -> float | None:
+def money(text: str | None) -> float | None:
     """Dollars in 200usd. Raises FieldError for anything else."""
     if text is None:
         return None

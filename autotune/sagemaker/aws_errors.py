@@ -38,8 +38,8 @@ CASES = (
     Case(
         codes=("ResourceLimitExceeded", "ServiceQuotaExceededException"),
         says="the account's quota doesn't allow this many instances",
-        hint="ask for more: Service Quotas, Amazon SageMaker, 'for training job usage' (with --spot "
-        "'for spot training job usage'); autotune doctor --executor sagemaker shows it",
+        hint="ask for more: Service Quotas, Amazon SageMaker, 'for training job usage' (with "
+        "--spot 'for spot training job usage'); autotune doctor --executor sagemaker shows it",
     ),
     Case(
         text="CapacityError",

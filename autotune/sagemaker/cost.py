@@ -41,7 +41,7 @@ class Cost:
             return f"cost: the catalogue has no price for this instance; {stop}"
         by = (
             f"{self.nodes} x {self.price.usd_per_hour:.2f} USD an hour on demand on EC2 as of "
-            f"{self.price.as_of}, SageMaker asks somewhat more"
+            f"{self.price.as_of}, SageMaker's own price is another one"
         )
         if self.is_spot:
             by += "; spot costs less, at a price of the moment"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from autotune.errors import UserError
 from autotune.sagemaker.account import Account
 from autotune.sagemaker.aws_errors import aws_errors, find_case
 
@@ -58,6 +59,16 @@ def describe(account: Account, name: str) -> JobState:
         reason=found.get("FailureReason", ""),
         billable_s=_billable(found),
     )
+
+
+def find(account: Account, name: str) -> JobState | None:
+    """As `describe`; None for a job that SageMaker never got, or has forgotten."""
+    try:
+        return describe(account, name)
+    except UserError as error:
+        if "not find" in str(error) or "not found" in str(error):
+            return None
+        raise
 
 
 def stop(account: Account, name: str) -> None:

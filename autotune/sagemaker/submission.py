@@ -10,7 +10,7 @@ from autotune.model import Job
 from autotune.sagemaker.account import Account
 from autotune.sagemaker.bundle import JOB, JobFile, code_objects
 from autotune.sagemaker.cost import STARTING_S
-from autotune.sagemaker.jobs import describe, submit
+from autotune.sagemaker.jobs import find, submit
 from autotune.sagemaker.plan import Plan, another_request, job_name
 from autotune.storage import Store
 from autotune.storage.objects import Objects, open_objects
@@ -56,10 +56,11 @@ def _put_job(objects: Objects, job: Job) -> None:
 
 def _runtime_left(account: Account, jobs: Sequence[Job]) -> int:
     """As long as the first job might run, or as the money lasts that its jobs left."""
-    wanted_s, most = jobs[0].max_runtime_s, jobs[0].max_cost_usd
+    wanted_s, most = jobs[0].max_runtime_s, jobs[-1].max_cost_usd
     if most is None or jobs[0].usd_per_hour is None:
         return wanted_s
-    used_s = sum(describe(account, job.name).billable_s for job in jobs)
+    states = [find(account, job.name) for job in jobs]
+    used_s = sum(state.billable_s for state in states if state)
     spent_usd = used_s * jobs[0].usd_per_hour / 3600
     left_s = int(3600 * (most - spent_usd) / jobs[0].usd_per_hour)
     if left_s < STARTING_S / 3:
