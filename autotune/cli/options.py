@@ -268,8 +268,9 @@ LogToOption = Annotated[
     typer.Option(
         "--log-to",
         metavar="TOOL:PLACE",
-        help="Show the run in another tool while it runs: tensorboard:FOLDER, mlflow:URI or "
-        "wandb:FOLDER (offline). May be given more than once; one that fails ends no run.",
+        help="Show the run in another tool while it runs: tensorboard:FOLDER, mlflow:URI, "
+        "wandb:FOLDER (offline) or cloudwatch:stderr (figures for SageMaker's metrics). May be "
+        "given more than once; one that fails ends no run.",
     ),
 ]
 FormatOption = Annotated[
