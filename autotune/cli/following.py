@@ -138,9 +138,7 @@ def _follow(follower: "Follower", progress: Progress) -> "JobState | None":
         return follower.follow()
 
 
-def _conclude(
-    follower: "Follower", state: "JobState", following: Following, resume: str
-) -> None:
+def _conclude(follower: "Follower", state: "JobState", following: Following, resume: str) -> None:
     """Print what the run came to, and leave with what follows from it."""
     job, store = follower.job, following.store
     study = store.study(job.run_id)
