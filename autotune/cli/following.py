@@ -44,12 +44,6 @@ class Following:
     """As it was given."""
     format_: Format
 
-    def is_finished(self, account: "Account", job: Job) -> bool:
-        """Whether the job's study has an answer, by all that is there of it now."""
-        _follower(account, job, self.store, Progress().say, lambda record: None).catch_up()
-        study = self.store.study(job.run_id)
-        return study is not None and study.status is StudyStatus.FINISHED
-
     def resume_command(self, run_id: str) -> str:
         """What is typed to follow the run's job, or to submit another one."""
         where = f" --storage {shlex.quote(redacted(self.storage))}" if self.storage else ""

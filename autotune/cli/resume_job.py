@@ -7,9 +7,12 @@ import typer
 
 from autotune.cli.following import Following, follow_job
 from autotune.errors import FieldError
-from autotune.model import Job
+from autotune.model import Job, StudyStatus
 from autotune.sagemaker.installed import check_installed
 from autotune.storage import Store
+from autotune.storage.changes import read_changes
+from autotune.storage.objects import open_objects
+from autotune.storage.replay import fold
 
 
 def jobs_of(store: Store, run: str) -> list[Job]:
@@ -55,7 +58,7 @@ def resume_job(
 
     account, last = Account(jobs[-1].region), jobs[-1]
     state = find(account, last.name)
-    if state is None or (state.has_ended and not following.is_finished(account, last)):
+    if state is None or (state.has_ended and not _is_finished(last)):
         wanted = [replace(job, max_cost_usd=max_usd or job.max_cost_usd) for job in jobs]
         last = submit_again(account, wanted, following.store)
         typer.echo(f"run {last.run_id}: goes on in job {last.name}", err=True)
@@ -63,3 +66,9 @@ def resume_job(
         raise FieldError("--max-cost", f"{max_usd:g}usd", f"comes too late for job {last.name}")
     if not detach:
         follow_job(account, last, following)
+
+
+def _is_finished(job: Job) -> bool:
+    """Whether the job's study has come to its end, by what it has written. Raises StorageError."""
+    known = fold(read_changes(open_objects(job.s3, "--s3"), job.run_id))
+    return known.status is not None and known.status.status is StudyStatus.FINISHED

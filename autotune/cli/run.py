@@ -155,7 +155,6 @@ def run(
             "--detach": detach,
         },
         nodes=nodes,
-        instance=instance,
         others={
             "--share-machine": share_machine,
             "--log-to": log_to,

@@ -8,7 +8,7 @@ import typer
 
 from autotune.budget import Budget, seconds
 from autotune.cli.options import ExecutorName
-from autotune.errors import ABSENT, FieldError
+from autotune.errors import FieldError
 from autotune.sagemaker.wishes import Wishes
 
 _WITH = "With --executor sagemaker:"
@@ -83,7 +83,6 @@ def chosen_sagemaker(
     own: Mapping[str, str | bool | None],
     *,
     nodes: int | None,
-    instance: str | None,
     others: Mapping[str, object],
 ) -> SagemakerOptions | None:
     """What is asked for of SageMaker; None with another executor.
@@ -99,24 +98,36 @@ def chosen_sagemaker(
     for name, given in others.items():
         if given:
             raise FieldError(name, str(given), "doesn't go with --executor sagemaker")
-    if instance is None:
-        raise FieldError(
-            "--instance", ABSENT, "has to be given with --executor sagemaker",
-            hint="such as --instance p4d.24xlarge; autotune instances lists them",
-        )  # fmt: skip
-    if own["--spot"] and own["--keep-alive"]:
-        raise FieldError("--keep-alive", own["--keep-alive"], "doesn't go with --spot")
-    return SagemakerOptions(
-        nodes=nodes or 1,
-        wishes=Wishes(
-            role=_text(own["--role"]),
-            image=_text(own["--image"]),
-            is_spot=bool(own["--spot"]),
-            max_usd=money(_text(own["--max-cost"])),
-            s3=_place(_text(own["--s3"])),
-            keep_alive_s=_keep_alive(_text(own["--keep-alive"])),
-        ),
-        detach=bool(own["--detach"]),
+    wishes = wishes_of(
+        role=_text(own["--role"]),
+        image=_text(own["--image"]),
+        spot=bool(own["--spot"]),
+        max_cost=_text(own["--max-cost"]),
+        s3=_text(own["--s3"]),
+        keep_alive=_text(own["--keep-alive"]),
+    )
+    return SagemakerOptions(nodes=nodes or 1, wishes=wishes, detach=bool(own["--detach"]))
+
+
+def wishes_of(
+    *,
+    role: str | None,
+    image: str | None,
+    spot: bool,
+    max_cost: str | None,
+    s3: str | None,
+    keep_alive: str | None,
+) -> Wishes:
+    """What the texts of these options come to. Raises FieldError."""
+    if spot and keep_alive:
+        raise FieldError("--keep-alive", keep_alive, "doesn't go with --spot")
+    return Wishes(
+        role=role,
+        image=image,
+        is_spot=spot,
+        max_usd=money(max_cost),
+        s3=_place(s3),
+        keep_alive_s=_keep_alive(keep_alive),
     )
 
 

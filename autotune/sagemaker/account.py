@@ -6,7 +6,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from autotune.errors import CloudOutageError, UserError
+from autotune.errors import UserError
 from autotune.sagemaker.aws_errors import aws_errors
 
 ROLE = "autotune-sagemaker"
@@ -37,20 +37,6 @@ class Account:
         with aws_errors(service):
             return self._session.client(service, config=_SETTINGS)
 
-    def has_credentials(self) -> bool:
-        """Whether there are any; nothing is asked of AWS."""
-        with aws_errors("AWS"):
-            return self._session.get_credentials() is not None
-
-    @property
-    def default_bucket(self) -> str:
-        """The one that SageMaker's SDK would use."""
-        return f"sagemaker-{self.region}-{self.number}"
-
-    @property
-    def default_role(self) -> str:
-        return f"arn:aws:iam::{self.number}:role/{ROLE}"
-
     def check_bucket(self, bucket: str) -> None:
         """Raises UserError if it isn't there, isn't ours to use, or is elsewhere."""
         with aws_errors(f"s3://{bucket}"):
@@ -62,8 +48,3 @@ class Account:
                 f"s3://{bucket}: is in {where}, and the job would run in {self.region}",
                 hint="name a bucket of the job's region with --s3, or set AWS_REGION",
             )
-
-
-def is_outage(error: Exception) -> bool:
-    """Whether the same may work later."""
-    return isinstance(error, CloudOutageError)

@@ -30,7 +30,6 @@ class Follower:
     told: Callable[[Record], None]
     """Is given every record, also those that the store has."""
     cancel: Event
-    poll_s: float = POLL_S
     last: int = 0
     best: BestConfiguration | None = None
     """The run's own answer, which isn't always the one that the store keeps."""
@@ -43,7 +42,7 @@ class Follower:
             state = self._look()
             if state is not None and state.has_ended:
                 return state
-            self.cancel.wait(self.poll_s)
+            self.cancel.wait(POLL_S)
         return None
 
     def _look(self) -> JobState | None:

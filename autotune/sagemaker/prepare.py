@@ -7,6 +7,7 @@ from importlib.metadata import version
 from autotune.errors import UserError
 from autotune.executors.rank_environment import carried_environment
 from autotune.model import StudySpec
+from autotune.model.secrets import is_secret_name
 from autotune.sagemaker.account import PREFIX, ROLE, Account
 from autotune.sagemaker.cost import cost_of
 from autotune.sagemaker.image import default_image
@@ -113,5 +114,5 @@ def _environment(region: str) -> dict[str, str]:
         "AWS_REGION": region,
         "AWS_DEFAULT_REGION": region,
         "PYTHONUNBUFFERED": "1",
-        **carried_environment(os.environ),
+        **{k: v for k, v in carried_environment(os.environ).items() if not is_secret_name(k)},
     }
