@@ -24,7 +24,8 @@ RUN = ["run", "--executor", "sagemaker", "--image", IMAGE, "--dry-run"]
 def a_request(**changes: Any) -> JobRequest:
     values: dict[str, Any] = {
         "name": "autotune-r", "run_id": "r", "role": ROLE, "image": IMAGE,
-        "instance": "p4d.24xlarge", "nodes": 2, "s3": "s3://bucket/autotune/r", "max_runtime_s": 3600,
+        "instance": "p4d.24xlarge", "nodes": 2, "s3": "s3://bucket/autotune/r", 
+        "max_runtime_s": 3600,
         "environment": {"NCCL_DEBUG": "INFO"},
     }  # fmt: skip
     return JobRequest(**(values | changes))
@@ -154,3 +155,23 @@ def test_the_container_is_the_newest_that_is_not_newer_than_what_is_here() -> No
 
 def test_most_instances_of_the_catalogue_can_train() -> None:
     assert set(load_instances()) - set(training_instances()) == {"g4dn.metal"}
+
+
+def test_the_sdk_names_aws_own_container() -> None:
+    pytest.importorskip("sagemaker.core", reason="SageMaker's SDK is in an extra of its own")
+    from autotune.sagemaker.image import default_image
+
+    uri, notice = default_image("eu-west-1", "p5.48xlarge", "2.8.0")
+    assert uri.endswith(".dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:2.8.0-gpu-py312")
+    assert notice == ""
+    _, notice = default_image("us-east-1", "p4d.24xlarge", "2.99.0")
+    assert "the newest that AWS has up to 2.99.0" in notice
+
+
+def test_without_the_sdk_a_container_has_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from autotune.sagemaker import image
+
+    monkeypatch.setattr(image, "find_spec", lambda name: None)
+    with pytest.raises(FieldError, match="--image: has to be given") as raised:
+        image.default_image("us-east-1", "p4d.24xlarge", "2.8.0")
+    assert "autotune-train[sagemaker]" in raised.value.hint
