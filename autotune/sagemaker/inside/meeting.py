@@ -99,6 +99,10 @@ class Line:
                 "the job's first host is gone: nothing was heard of its end"
             ) from None
 
+    def close(self) -> None:
+        """Let the head know nothing more."""
+        self._connection.close()
+
 
 @contextmanager
 def joined(
