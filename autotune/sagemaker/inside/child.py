@@ -86,11 +86,14 @@ class Child:
         self.wait(_KILL_S)
 
     def _read(self) -> None:
-        for line in self._process.stderr or ():
-            self._lines.append(line.rstrip("\n"))
-            with suppress(OSError):
-                sys.stderr.write(line)
-                sys.stderr.flush()
+        if (pipe := self._process.stderr) is None:
+            return
+        with pipe:
+            for line in pipe:
+                self._lines.append(line.rstrip("\n"))
+                with suppress(OSError):
+                    sys.stderr.write(line)
+                    sys.stderr.flush()
 
 
 def _descendants(pid: int) -> dict[int, int]:
