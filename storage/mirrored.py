@@ -3,7 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from autotune.errors import FieldError
-from autotune.model import BestConfiguration, Conclusion, Study, StudyStatus, Target, Trial
+from autotune.model import (
+    BestConfiguration,
+    Conclusion,
+    Job,
+    Study,
+    StudyStatus,
+    Target,
+    Trial,
+)
 from autotune.storage.base import OnUnreadable, Store, refuse
 from autotune.storage.changes import FOLDER, Record, Status, read_changes
 from autotune.storage.folder import check_run_id
@@ -112,6 +120,12 @@ class MirroredStore(Store):
 
     def leases(self, on_unreadable: OnUnreadable = refuse) -> Mapping[str, Lease]:
         return self._store.leases(on_unreadable)
+
+    def add_job(self, job: Job) -> None:
+        self._store.add_job(job)
+
+    def jobs(self, on_unreadable: OnUnreadable = refuse) -> Sequence[Job]:
+        return self._store.jobs(on_unreadable)
 
     def _check(self, run_id: str) -> None:
         if mirror := self._mirrors.get(run_id):

@@ -20,6 +20,7 @@ class ExecutorName(StrEnum):
 
     LOCAL = "local"
     RAY = "ray"
+    SAGEMAKER = "sagemaker"
     SIMULATED = "simulated"
 
 
@@ -57,8 +58,9 @@ ExecutorOption = Annotated[
     ExecutorName,
     typer.Option(
         "--executor",
-        help="Where trials run: on this machine, on nodes of a Ray cluster (see docs/ray.md), or "
-        "nowhere: simulated ones follow the landscape that --landscape names, on a clock of their "
+        help="Where trials run: on this machine, on nodes of a Ray cluster (see docs/ray.md), in "
+        "one job of Amazon SageMaker (see docs/sagemaker.md), or nowhere: simulated ones follow "
+        "the landscape that --landscape names, on a clock of their "
         "own.",
     ),
 ]
@@ -68,7 +70,8 @@ NodesOption = Annotated[
         "--nodes",
         min=1,
         max=10_000,
-        help="With --executor ray: nodes that each trial takes, all of each. Default: 1.",
+        help="With --executor ray or sagemaker: nodes that each trial takes, all of each. "
+        "Default: 1.",
     ),
 ]
 AddressOption = Annotated[
@@ -239,7 +242,8 @@ DryRunOption = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Of a script: print the commands that trials stand for, and start nothing.",
+        help="Of a script: print the commands that trials stand for. With --executor "
+        "sagemaker: print the exact request. Nothing is started.",
     ),
 ]
 ColdOption = Annotated[

@@ -60,6 +60,11 @@ class Progress(Observer):
         if trial.left_behind:
             self.say(f"       left behind: {trial.left_behind}")
 
+    def note(self, start: TrialStart, trial: Trial) -> None:
+        """The line of a trial that ran elsewhere, and is over."""
+        self._start = start
+        self.trial_ended(trial)
+
     def close(self) -> None:
         """Take the running line away; an ended study leaves only whole lines."""
         if self._live is not None:

@@ -8,8 +8,10 @@ import typer
 
 from autotune.budget import Budget, seconds
 from autotune.cli.controller import control
+from autotune.cli.following import Following
 from autotune.cli.mirroring import open_run_store, study_to_resume
 from autotune.cli.on_ray import chosen_cluster, for_cluster
+from autotune.cli.on_sagemaker import Submission, for_job, run_in_job
 from autotune.cli.options import (
     AddressOption,
     BatchOption,
@@ -48,6 +50,18 @@ from autotune.cli.options import (
     names,
     output_path,
 )
+from autotune.cli.resume_job import jobs_of, resume_job
+from autotune.cli.sagemaker_options import (
+    DetachOption,
+    ImageOption,
+    KeepAliveOption,
+    MaxCostOption,
+    RoleOption,
+    S3Option,
+    SpotOption,
+    chosen_sagemaker,
+    money,
+)
 from autotune.cli.saving import check_output, default_output, output_of
 from autotune.cli.script import print_commands, started_once, with_script
 from autotune.cli.simulated import check_recorded, chosen_landscape, on_landscape
@@ -64,6 +78,7 @@ from autotune.exporters.files import check_writable
 from autotune.machines import LOCAL
 from autotune.model import Study, StudySpec, StudyStatus
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
+from autotune.sagemaker.arguments import Asked
 from autotune.tracking.base import Tracker
 from autotune.tracking.destination import open_trackers
 from autotune.user_script import script_notices
@@ -102,6 +117,13 @@ def run(
     log_to: LogToOption = None,
     mirror: MirrorOption = None,
     run_id: RunIdOption = None,
+    role: RoleOption = None,
+    image: ImageOption = None,
+    spot: SpotOption = False,
+    max_cost: MaxCostOption = None,
+    s3: S3Option = None,
+    keep_alive: KeepAliveOption = None,
+    detach: DetachOption = False,
 ) -> None:
     """Find the fastest steady configuration, and save it as YAML.
 
@@ -121,9 +143,28 @@ def run(
             "SCRIPT": script,
         },
     )
+    in_job = chosen_sagemaker(
+        executor,
+        {
+            "--role": role,
+            "--image": image,
+            "--spot": spot,
+            "--max-cost": max_cost,
+            "--s3": s3,
+            "--keep-alive": keep_alive,
+            "--detach": detach,
+        },
+        nodes=nodes,
+        others={
+            "--share-machine": share_machine,
+            "--log-to": log_to,
+            "--mirror": mirror,
+            "--run-id": run_id,
+        },
+    )
     cluster = chosen_cluster(
         executor,
-        nodes,
+        None if in_job else nodes,
         address,
         {"--live": live, "--share-machine": share_machine, "SCRIPT": script},
     )
@@ -153,6 +194,22 @@ def run(
         request = with_script(request, script, samples_per_step)
     elif samples_per_step is not None:
         raise FieldError("--samples-per-step", samples_per_step, "is of scripts only")
+    if in_job is not None:
+        submission = Submission(
+            request=for_job(request, in_job),
+            options=in_job,
+            asked=Asked(
+                script=script or (),
+                samples_per_step=samples_per_step,
+                window=window,
+                cold=cold,
+                live=live,
+            ),
+            storage=storage,
+            format_=format_,
+        )
+        run_in_job(submission, dry_run=dry_run)
+        return
     with venue(
         request.instance,
         instances=request.instance_sources,
@@ -224,10 +281,31 @@ def resume(
     address: AddressOption = None,
     log_to: LogToOption = None,
     mirror: MirrorOption = None,
+    max_cost: MaxCostOption = None,
+    detach: DetachOption = False,
 ) -> None:
     """Finish a run that was interrupted or killed; finished trials are kept."""
     trackers = open_trackers(log_to or [])
     with open_run_store(storage, mirror) as store:
+        if jobs := jobs_of(store, run):
+            resume_job(
+                jobs,
+                Following(store=store, storage=storage, format_=format_),
+                max_usd=money(max_cost),
+                detach=detach,
+                others={
+                    "--cold": cold,
+                    "--live": live,
+                    "--share-machine": share_machine,
+                    "--address": address,
+                    "--log-to": log_to,
+                    "--mirror": mirror,
+                },
+            )
+            return
+        for name, given in {"--max-cost": max_cost, "--detach": detach}.items():
+            if given:
+                raise FieldError(name, given, "is of runs in a SageMaker job")
         study = study_to_resume(store, run)
         if study.status is StudyStatus.FINISHED:
             raise FieldError(
