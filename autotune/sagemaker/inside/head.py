@@ -32,7 +32,9 @@ def lead(
         if problem := study.send_rest(store, objects, job.run_id):
             say(problem)
         write_answer(store, job.run_id, layout)
-    write_report(job.run_id, layout, variables, say)
+        has_begun = store.study(job.run_id) is not None
+    if has_begun:
+        write_report(job.run_id, layout, variables, say)
     if ending.failure:
         with suppress(OSError):
             layout.tell_failure(ending.failure)
