@@ -24,7 +24,7 @@ RUN = ["run", "--executor", "sagemaker", "--image", IMAGE, "--dry-run"]
 def a_request(**changes: Any) -> JobRequest:
     values: dict[str, Any] = {
         "name": "autotune-r", "run_id": "r", "role": ROLE, "image": IMAGE,
-        "instance": "p4d.24xlarge", "nodes": 2, "s3": "s3://bucket/autotune/r", 
+        "instance": "p4d.24xlarge", "nodes": 2, "s3": "s3://bucket/autotune/r",
         "max_runtime_s": 3600,
         "environment": {"NCCL_DEBUG": "INFO"},
     }  # fmt: skip

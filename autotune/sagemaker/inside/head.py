@@ -33,7 +33,8 @@ def lead(
             say(problem)
         write_answer(store, job.run_id, layout)
         has_begun = store.study(job.run_id) is not None
-    if has_begun:
+    # Of the two minutes that a job has which is stopped, the report may take one.
+    if has_begun and not stop.is_set():
         write_report(job.run_id, layout, variables, say)
     if ending.failure:
         with suppress(OSError):
