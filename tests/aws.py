@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import boto3
+from moto.moto_api._internal import moto_api_backend
 from moto.server import ThreadedMotoServer
 
 REGION = "eu-west-1"
@@ -25,6 +26,7 @@ def aws_server(address: str = "127.0.0.1") -> Iterator[str]:
         yield f"http://{host}:{port}"
     finally:
         server.stop()
+        moto_api_backend.reset()  # of this process, not of the server
 
 
 def aws_environment(url: str) -> dict[str, str]:

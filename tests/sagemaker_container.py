@@ -117,10 +117,9 @@ def vanish(process: "subprocess.Popen[Any]") -> None:
 
 
 def write_bundle(folder: Path, job: Mapping[str, Any], work: Mapping[str, str] = {}) -> Path:
-    """As the client sends it, without a wheel: the container of these tests has autotune."""
+    """As the client sends it, without a wheel and requirements: these containers have autotune."""
     (folder / "work").mkdir(parents=True)
     shutil.copy(ROOT / "autotune/sagemaker/inside/start.py", folder)
-    (folder / "requirements.txt").write_text("sqlalchemy>=2.0.36\nboto3>=1.40\n")
     (folder / "job.json").write_text(json.dumps(job))
     for name, text in work.items():
         (folder / "work" / name).write_text(text)

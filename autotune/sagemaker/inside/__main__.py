@@ -9,6 +9,7 @@ from threading import Event
 from types import FrameType
 
 from autotune.errors import AutotuneError, FieldError, UserError
+from autotune.sagemaker.inside.cluster import gather, join
 from autotune.sagemaker.inside.head import lead
 from autotune.sagemaker.inside.hosts import Hosts, read_hosts
 from autotune.sagemaker.inside.job import Job, read_job
@@ -41,7 +42,14 @@ def _part(job: Job, hosts: Hosts, layout: Layout, environ: Mapping[str, str], st
     for folder in (layout.work, layout.home):
         folder.mkdir(parents=True, exist_ok=True)
     variables = {**environ, **hosts.variables(environ), "AUTOTUNE_HOME": str(layout.home)}
-    return lead(job, layout, variables, stop, say)
+    if len(hosts.names) == 1:
+        return lead(job, layout, variables, stop, say)
+    if hosts.is_head:
+        return gather(
+            job, hosts, layout, variables, stop,
+            lambda environ, address: lead(job, layout, environ, stop, say, address),
+        )  # fmt: skip
+    return join(job, hosts, layout, variables, stop, say)
 
 
 def _hosts(layout: Layout, environ: Mapping[str, str]) -> Hosts:

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,15 +21,21 @@ class Child:
     """A process, its last lines on stderr, and its descendants."""
 
     def __init__(
-        self, command: Sequence[str], *, variables: Mapping[str, str], folder: Path
+        self,
+        command: Sequence[str],
+        *,
+        variables: Mapping[str, str],
+        folder: Path,
+        is_quiet: bool = False,
     ) -> None:
-        """Raises OSError if it can't be started."""
+        """Raises OSError if it can't be started. Of a quiet one nothing goes to stdout."""
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._process = subprocess.Popen(
             command,
             cwd=folder,
             env=dict(variables),
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if is_quiet else None,
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
@@ -81,11 +86,14 @@ class Child:
         self.wait(_KILL_S)
 
     def _read(self) -> None:
-        for line in self._process.stderr or ():
-            self._lines.append(line.rstrip("\n"))
-            with suppress(OSError):
-                sys.stderr.write(line)
-                sys.stderr.flush()
+        if (pipe := self._process.stderr) is None:
+            return
+        with pipe:
+            for line in pipe:
+                self._lines.append(line.rstrip("\n"))
+                with suppress(OSError):
+                    sys.stderr.write(line)
+                    sys.stderr.flush()
 
 
 def _descendants(pid: int) -> dict[int, int]:
@@ -95,9 +103,3 @@ def _descendants(pid: int) -> dict[int, int]:
     while more := {p for p, process in living.items() if process.parent in found} - found:
         found |= more
     return {pid: living[pid].started for pid in found}
-
-
-def wait_until(deadline: float, step_s: float = 0.2) -> bool:
-    """Sleep for a moment: whether `deadline`, by time.monotonic(), is still ahead."""
-    time.sleep(step_s)
-    return time.monotonic() < deadline

@@ -32,7 +32,10 @@ def lead(
         if problem := study.send_rest(store, objects, job.run_id):
             say(problem)
         write_answer(store, job.run_id, layout)
-    write_report(job.run_id, layout, variables, say)
+        has_begun = store.study(job.run_id) is not None
+    # Of the two minutes that a job has which is stopped, the report may take one.
+    if has_begun and not stop.is_set():
+        write_report(job.run_id, layout, variables, say)
     if ending.failure:
         with suppress(OSError):
             layout.tell_failure(ending.failure)

@@ -20,6 +20,7 @@ ROOT = Path(os.environ.get("AUTOTUNE_SAGEMAKER_ROOT") or "/opt/ml")
 WORK = ROOT / "autotune" / "work"
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LAST_LINES = 12
+_NO_NEWS = ("Requirement already satisfied", "Looking in ")
 
 
 class InstallError(Exception):
@@ -56,10 +57,11 @@ def pip(*words: str) -> None:
         command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors="replace", check=False,
     )  # fmt: skip
-    sys.stderr.write(done.stdout)
+    lines = [line for line in done.stdout.splitlines() if not line.startswith(_NO_NEWS)]
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
     sys.stderr.flush()
     if done.returncode:
-        raise InstallError("\n".join(done.stdout.splitlines()[-_LAST_LINES:]))
+        raise InstallError("\n".join(lines[-_LAST_LINES:]))
 
 
 def copy_work() -> None:

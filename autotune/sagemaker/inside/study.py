@@ -62,8 +62,6 @@ def command(job: Job, *, goes_on: bool, address: str = "") -> list[str]:
         ours += ["--executor", "ray", "--address", address]
     if goes_on:
         kept = [word for word in job.options if word in _KEPT]
-        if not address and "simulated" in job.options:
-            kept += ["--executor", "simulated"]
         return [*here, "resume", job.run_id, *ours, *kept]
     if address:
         ours += ["--nodes", str(job.nodes)]
