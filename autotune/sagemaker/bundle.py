@@ -46,7 +46,7 @@ class JobFile:
 def code_objects(nodes: int, work: Mapping[str, bytes]) -> dict[str, bytes]:
     """Objects under the run's prefix, by name, without the job's own. Raises UserError."""
     name, wheel = build_wheel()
-    extras = ("s3", "ray") if nodes > 1 else ("s3",)
+    extras = ("s3", "report", *(["ray"] if nodes > 1 else []))
     start = files("autotune.sagemaker.inside").joinpath("start.py").read_bytes()
     return {
         f"{CODE}/{name}": wheel,
