@@ -23,6 +23,7 @@ from autotune.request import Request, all_notices, build_space, build_target
 from autotune.sagemaker.arguments import Asked, files_of, inside_arguments
 from autotune.sagemaker.installed import check_installed
 from autotune.storage import default_url, open_store
+from autotune.user_workload import LIBRARIES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,8 @@ class Submission:
     @property
     def sends_folder(self) -> bool:
         """Whether the workload's code is the user's, so that their folder goes along."""
-        return bool(self.asked.script) or self.request.own_workload is not None
+        is_library = self.request.workload.startswith(LIBRARIES)
+        return bool(self.asked.script) or (self.request.own_workload is not None and not is_library)
 
 
 def for_job(request: Request, options: SagemakerOptions) -> Request:
@@ -77,8 +79,9 @@ def run_in_job(submission: Submission, *, dry_run: bool) -> None:
 
     with open_store(submission.storage or default_url()) as store:
         following = Following(store=store, storage=submission.storage, format_=submission.format_)
-        job = submit_new(account, plan, store, _work(submission))
-        _say(f"run {job.run_id}: {job.described}; job {job.name} in {job.region}, {job.s3}")
+        _say(f"run {run_id}: {plan.described}; {plan.request.s3}")
+        job = submit_new(account, plan, store, _work(submission), submission.request.workload)
+        _say(f"job {job.name} is submitted in {job.region}")
         if submission.options.detach:
             _say(f"follow it with: {following.resume_command(job.run_id)}")
             return
@@ -86,14 +89,15 @@ def run_in_job(submission: Submission, *, dry_run: bool) -> None:
 
 
 def _checked_place(submission: Submission) -> Place:
-    request, options = submission.request, submission.options
-    if options.nodes > 1:
-        for name, given in {
-            "SCRIPT": submission.asked.script,
-            "--live": submission.asked.live,
-        }.items():
-            if given:
-                raise FieldError(name, str(given), "doesn't go with --nodes above 1")
+    request, asked = submission.request, submission.asked
+    alone = {"SCRIPT": asked.script, "--live": asked.live}
+    for name, given in alone.items():
+        if given and submission.options.nodes > 1:
+            raise FieldError(name, str(given), "doesn't go with --nodes above 1")
+    if asked.script and Path(asked.script[0]).is_absolute():
+        raise FieldError(
+            "SCRIPT", asked.script[0], "has to be relative to this folder, which goes along"
+        )
     return catalogued_place(request.instance, instances=request.instance_sources)
 
 

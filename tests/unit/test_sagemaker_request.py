@@ -81,6 +81,7 @@ def test_a_dry_run_prints_a_request_that_botocore_validates(
         (["--instance", "p4d.24xlarge", "--nodes", "2", "--live"], "--nodes above 1"),
         (["--instance", "p4d.24xlarge", "--s3", "bucket/x"], "has to be s3://BUCKET/PREFIX"),
         (["--instance", "p4d.24xlarge", "--role", "autotune"], "RoleArn"),
+        (["--instance", "p4d.24xlarge", "--", __file__], "has to be relative to this folder"),
     ],
 )
 def test_what_a_job_would_refuse_is_refused_before_it_is_sent(
