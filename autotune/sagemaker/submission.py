@@ -19,7 +19,10 @@ from autotune.storage.objects import Objects, open_objects
 def submit_new(
     account: Account, plan: Plan, store: Store, work: Mapping[str, bytes], workload: str
 ) -> Job:
-    """The run's first job, with the user's files in `work`. Raises UserError, StorageError, and as `aws_errors` does."""
+    """The run's first job, with the user's files in `work`.
+
+    Raises UserError, StorageError, and as `aws_errors` does.
+    """
     document, job = plan.checked(), plan.job()
     account.check_bucket(urlsplit(job.s3).netloc)
     objects = open_objects(job.s3, "--s3")

@@ -24,7 +24,7 @@ from autotune.errors import CloudError, FieldError, UserError
 from autotune.machines import catalogued_place
 from autotune.model import Conclusion, Phase, StudyStatus
 from autotune.request import Request, build_space, build_target
-from autotune.sagemaker import checks
+from autotune.sagemaker import checks, jobs
 from autotune.sagemaker import following as polling
 from autotune.storage import MemoryStore, default_url, open_store
 from autotune.storage.mirror import send_missing
@@ -206,6 +206,8 @@ def test_ctrl_c_asks_whether_to_detach_or_stop(
 
     monkeypatch.setattr(polling.Follower, "catch_up", interrupt)
     monkeypatch.setattr(following, "_choice", lambda: choice)
+    # moto has no StopTrainingJob.
+    monkeypatch.setattr(jobs, "stop", lambda account, name: set_status(name, "Stopped"))
     done = call("resume", run_id)
     assert done.exit_code == 130, done.exception
     now = aws("sagemaker").describe_training_job(TrainingJobName=name)["TrainingJobStatus"]
