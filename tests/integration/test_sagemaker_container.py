@@ -27,7 +27,8 @@ RUN = "20261130-060000-abcd"
 PLACE = f"autotune/{RUN}"
 JOB = {"format": 1, "run_id": RUN, "s3": f"s3://bucket/{PLACE}"}
 SIMULATED = ["--executor", "simulated", "--landscape", "rugged", "--trials", "30"]
-REAL = ["--instance", "local", "--workload", "tiny", "--nproc", "1", "--window", "0.05s"]
+REAL = ["--instance", "local", "--workload", "tiny", "--nproc", "1", "--window", "0.05s",
+        "--only", "accumulation_steps", "--trials", "1", "--budget", "60s"]  # fmt: skip
 PATIENCE_S = 400.0
 
 
@@ -156,7 +157,7 @@ def job_on(
     hosts: Sequence[netns.Host], folder: Path, variables: dict[str, str]
 ) -> Iterator[list[tuple[Container, "subprocess.Popen[str]"]]]:
     """A job with a container on each host."""
-    job = JOB | {"arguments": [*REAL, "--trials", "1"], "nodes": 2, "token": "ab" * 32}
+    job = JOB | {"arguments": REAL, "nodes": 2, "token": "ab" * 32}
     bundle = write_bundle(folder / "bundle", job)
     with ExitStack() as stack:
         made = []

@@ -195,11 +195,19 @@ def test_an_end_doesnt_wait_for_ever(
 
 def test_a_lost_answer_writes_nothing_twice(tmp_path: Path, said: list[str]) -> None:
     objects = Flaky(tmp_path)
-    objects.late.set()
     store = MirroredStore(MemoryStore(), objects, said.append)
-    written(store, objects)
+    store.add_study(a_study())
+    store.take_lease("r", ME, 60.0)
+    while not objects.names(FOLDER):
+        Event().wait(0.01)
+    objects.late.set()
+    for number in range(2):
+        store.add_trial(a_trial(number), holder="me")
     store.close()
-    assert len(list(read_changes(objects, "r"))) == 6
+    assert not objects.late.is_set()
+    store.add_trial(a_trial(2), holder="me")
+    assert kinds(objects) == ["study", "trial", "trial"]
+    assert "the connection was lost" in said[0]
 
 
 def test_of_two_that_write_one_is_stopped(opened: Open, run: FolderObjects) -> None:

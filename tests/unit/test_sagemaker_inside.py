@@ -248,6 +248,13 @@ def test_who_doesnt_know_the_token_learns_nothing() -> None:
     meeting.dismiss(0)
 
 
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(ExecutorError, match=f"127.0.0.1:{port}: can't be listened on"):
+            Meeting("127.0.0.1", TOKEN, "r", port)
+
+
 def test_a_head_that_never_comes_is_given_up() -> None:
     goes_on = iter([True, False]).__next__
     with (

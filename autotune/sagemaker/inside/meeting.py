@@ -29,12 +29,15 @@ class Meeting:
     """The head's side, from when Ray is there to the end."""
 
     def __init__(self, address: str, token: str, ray: str, port: int = PORT) -> None:
-        """`address` is this host's own, `ray` what workers are told. Raises OSError."""
+        """`address` is this host's own, `ray` what workers are told. Raises ExecutorError."""
         self._token = token
         self._ray = ray
         self._lines: dict[str, socket.socket] = {}
         self._lock = Lock()
-        self._socket = socket.create_server((address, port))
+        try:
+            self._socket = socket.create_server((address, port))
+        except OSError as error:
+            raise ExecutorError(f"{address}:{port}: can't be listened on: {error}") from None
         Thread(target=self._accept, name="meeting", daemon=True).start()
 
     @property
