@@ -18,7 +18,7 @@ from autotune.cli.progress import Progress
 from autotune.cli.report import print_answer
 from autotune.cli.saving import save_file
 from autotune.compose import recall
-from autotune.errors import CloudError
+from autotune.errors import AutotuneError, CloudError
 from autotune.loop.observer import TrialStart
 from autotune.loop.plan import Step
 from autotune.model import Candidate, Conclusion, Job, Phase, Study, StudyStatus, Trial
@@ -157,8 +157,13 @@ def _conclude(follower: "Follower", state: "JobState", following: Following, res
 def _print(study: Study, follower: "Follower", store: Store, format_: Format) -> None:
     # Inside it was written to the container's folder; here it goes where it was asked for.
     study = replace(study, spec=replace(study.spec, output=follower.job.output))
-    end = replace(recall(study, store).end, best=follower.best)
     saved = save_file(study, store, follower.best)
+    try:
+        end = replace(recall(study, store).end, best=follower.best)
+    except AutotuneError as error:
+        # The container's autotune may know knobs that this one doesn't. The answer is here anyway.
+        follower.say(f"{error}; saved: {saved.path}")
+        return
     print_answer(study, end, store.trials(study.run_id), saved, format_)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -22,7 +23,13 @@ from autotune.model import StudySpec
 from autotune.request import Request, all_notices, build_space, build_target
 from autotune.sagemaker.arguments import Asked, files_of, inside_arguments
 from autotune.sagemaker.installed import check_installed
+from autotune.sagemaker.work_files import work_files
 from autotune.storage import default_url, open_store
+from autotune.user_workload import LIBRARIES
+
+if TYPE_CHECKING:
+    from autotune.sagemaker.account import Account
+    from autotune.sagemaker.plan import Plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +45,8 @@ class Submission:
     @property
     def sends_folder(self) -> bool:
         """Whether the workload's code is the user's, so that their folder goes along."""
-        return bool(self.asked.script) or self.request.own_workload is not None
+        is_library = self.request.workload.startswith(LIBRARIES)
+        return bool(self.asked.script) or (self.request.own_workload is not None and not is_library)
 
 
 def for_job(request: Request, options: SagemakerOptions) -> Request:
@@ -56,44 +64,58 @@ def run_in_job(submission: Submission, *, dry_run: bool) -> None:
     Raises UserError for anything a local run would refuse, and as `aws_errors` does.
     """
     check_installed()
-    place = _checked_place(submission)
-    spec, notices = _checked_spec(submission, place)
-    # boto3 is an extra.
-    from autotune.sagemaker.account import Account  # noqa: PLC0415
-    from autotune.sagemaker.prepare import Surroundings, prepare  # noqa: PLC0415
+    from autotune.sagemaker.account import Account  # noqa: PLC0415 - boto3 is an extra
 
-    account, wishes = Account(), submission.options.wishes
-    around = (Surroundings.to_show if dry_run else Surroundings.of)(account, wishes)
-    arguments = inside_arguments(submission.request, spec, submission.asked)
-    price = place.instance.price if place.instance else None
-    run_id = new_run_id(datetime.now(UTC))
-    plan, more = prepare(run_id, spec, arguments, wishes, around, price)
-    for notice in [*notices, *more]:
+    account = Account()
+    plan, notices = _planned(submission, account, only_shown=dry_run)
+    for notice in notices:
         _say(f"notice: {notice}")
     if dry_run:
         print_json(plan.checked())
-        return
+    else:
+        _submit(submission, account, plan)
+
+
+def _planned(
+    submission: Submission, account: "Account", *, only_shown: bool
+) -> tuple["Plan", Sequence[str]]:
+    """The job to submit, and what a person should know of it."""
+    from autotune.sagemaker.prepare import Surroundings, prepare  # noqa: PLC0415
+
+    place = _checked_place(submission)
+    spec, notices = _checked_spec(submission, place)
+    wishes = submission.options.wishes
+    around = (Surroundings.to_show if only_shown else Surroundings.of)(account, wishes)
+    arguments = inside_arguments(submission.request, spec, submission.asked)
+    price = place.instance.price if place.instance else None
+    plan, more = prepare(new_run_id(datetime.now(UTC)), spec, arguments, wishes, around, price)
+    return plan, [*notices, *more]
+
+
+def _submit(submission: Submission, account: "Account", plan: "Plan") -> None:
     from autotune.sagemaker.submission import submit_new  # noqa: PLC0415
 
     with open_store(submission.storage or default_url()) as store:
         following = Following(store=store, storage=submission.storage, format_=submission.format_)
-        job = submit_new(account, plan, store, _work(submission))
-        _say(f"run {job.run_id}: {job.described}; job {job.name} in {job.region}, {job.s3}")
+        _say(f"run {plan.request.run_id}: {plan.described}; {plan.request.s3}")
+        job = submit_new(account, plan, store, _work(submission), submission.request.workload)
+        _say(f"job {job.name} is submitted in {job.region}")
         if submission.options.detach:
             _say(f"follow it with: {following.resume_command(job.run_id)}")
-            return
-        follow_job(account, job, following)
+        else:
+            follow_job(account, job, following)
 
 
 def _checked_place(submission: Submission) -> Place:
-    request, options = submission.request, submission.options
-    if options.nodes > 1:
-        for name, given in {
-            "SCRIPT": submission.asked.script,
-            "--live": submission.asked.live,
-        }.items():
-            if given:
-                raise FieldError(name, str(given), "doesn't go with --nodes above 1")
+    request, asked = submission.request, submission.asked
+    alone = {"SCRIPT": asked.script, "--live": asked.live}
+    for name, given in alone.items():
+        if given and submission.options.nodes > 1:
+            raise FieldError(name, str(given), "doesn't go with --nodes above 1")
+    if asked.script and Path(asked.script[0]).is_absolute():
+        raise FieldError(
+            "SCRIPT", asked.script[0], "has to be relative to this folder, which goes along"
+        )
     return catalogued_place(request.instance, instances=request.instance_sources)
 
 
@@ -109,8 +131,6 @@ def _checked_spec(submission: Submission, place: Place) -> tuple[StudySpec, Sequ
 
 
 def _work(submission: Submission) -> dict[str, bytes]:
-    from autotune.sagemaker.work_files import work_files  # noqa: PLC0415
-
     own = work_files(Path.cwd()) if submission.sends_folder else {}
     return own | files_of(submission.request)
 

@@ -25,6 +25,7 @@ class Account:
         with aws_errors("AWS"):
             self._session = boto3.Session(region_name=region)
             self.region: str | None = self._session.region_name
+        self._clients: dict[str, Any] = {}
 
     @cached_property
     def number(self) -> str:
@@ -34,8 +35,10 @@ class Account:
 
     def client(self, service: str) -> Any:
         """A client for `service`, which retries what is throttled or fails for a moment."""
-        with aws_errors(service):
-            return self._session.client(service, config=_SETTINGS)
+        if service not in self._clients:
+            with aws_errors(service):
+                self._clients[service] = self._session.client(service, config=_SETTINGS)
+        return self._clients[service]
 
     def check_bucket(self, bucket: str) -> None:
         """Raises UserError if it isn't there, isn't ours to use, or is elsewhere."""

@@ -13,6 +13,8 @@ from autotune.sagemaker.wheel import build_wheel, requirements
 FORMAT = 1
 JOB = f"{CODE}/job.json"
 WORK = f"{CODE}/work"
+_LIBRARIES = {"hf": "hf", "torchvision": "vision"}
+"""Extras by the beginning of a workload's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +45,11 @@ class JobFile:
         return json.dumps(document, indent=2).encode() + b"\n"
 
 
-def code_objects(nodes: int, work: Mapping[str, bytes]) -> dict[str, bytes]:
+def code_objects(nodes: int, work: Mapping[str, bytes], workload: str = "") -> dict[str, bytes]:
     """Objects under the run's prefix, by name, without the job's own. Raises UserError."""
     name, wheel = build_wheel()
-    extras = ("s3", "ray") if nodes > 1 else ("s3",)
+    library = _LIBRARIES.get(workload.partition(":")[0])
+    extras = ["s3", "report", *(["ray"] if nodes > 1 else []), *([library] if library else [])]
     start = files("autotune.sagemaker.inside").joinpath("start.py").read_bytes()
     return {
         f"{CODE}/{name}": wheel,

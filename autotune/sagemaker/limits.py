@@ -6,6 +6,7 @@ long texts and lists may be, their patterns and the values there are. It is read
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from botocore.loaders import Loader
@@ -32,6 +33,7 @@ def training_instances() -> list[str]:
     return [name.removeprefix("ml.") for name in _service().shape_for("TrainingInstanceType").enum]
 
 
+@cache
 def _service() -> ServiceModel:
     return ServiceModel(Loader().load_service_model("sagemaker", "service-2"), "sagemaker")
 

@@ -4,14 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from autotune.tracking.cloudwatch import METRICS, metric_regex
+
 ENTRYPOINT = ("/bin/bash", "-c", "python3 /opt/ml/input/data/code/start.py")
-METRICS = {
-    f"autotune.{name}": rf"autotune\.{name}=(-?[0-9.]+);"
-    for name in (
-        "samples_per_s", "best_samples_per_s", "baseline_samples_per_s", "gain_percent",
-    )
-}  # fmt: skip
-"""What the job's log says of the study, as CloudWatch's metrics."""
 CODE = "code"
 """The channel, and the folder of the run's prefix that it has."""
 VOLUME_GB = 50
@@ -47,7 +42,7 @@ class JobRequest:
                 "TrainingInputMode": "File",
                 "ContainerEntrypoint": list(ENTRYPOINT),
                 "MetricDefinitions": [
-                    {"Name": name, "Regex": regex} for name, regex in METRICS.items()
+                    {"Name": name, "Regex": metric_regex(name)} for name in METRICS
                 ],
             },
             "InputDataConfig": [_channel(f"{self.s3}/{CODE}/")],

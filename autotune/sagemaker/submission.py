@@ -16,12 +16,17 @@ from autotune.storage import Store
 from autotune.storage.objects import Objects, open_objects
 
 
-def submit_new(account: Account, plan: Plan, store: Store, work: Mapping[str, bytes]) -> Job:
-    """The run's first job. Raises UserError, StorageError, and as `aws_errors` does."""
+def submit_new(
+    account: Account, plan: Plan, store: Store, work: Mapping[str, bytes], workload: str
+) -> Job:
+    """The run's first job, with the user's files in `work`.
+
+    Raises UserError, StorageError, and as `aws_errors` does.
+    """
     document, job = plan.checked(), plan.job()
     account.check_bucket(urlsplit(job.s3).netloc)
     objects = open_objects(job.s3, "--s3")
-    for name, content in code_objects(job.nodes, work).items():
+    for name, content in code_objects(job.nodes, work, workload).items():
         objects.put(name, content)
     _put_job(objects, job)
     # Recorded first: whatever happens now, no job runs that nobody remembers.

@@ -5,6 +5,7 @@ What moto does not do is done here: the bundle is taken from S3 and started as a
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -94,6 +95,6 @@ def test_a_study_runs_in_a_job_and_its_answer_comes_back(
     assert answer["saved"] == "found.yaml"
     assert read(work / "found.yaml").run_id == run_id
     assert "machine: " in resumed.stderr
-    assert "baseline" in resumed.stderr
+    assert re.search(r"^\[ +0\] baseline", resumed.stderr, re.MULTILINE)
     shown = json.loads(autotune(["runs", "--format", "json"], aws, work).stdout)
     assert [(one["run"], one["status"]) for one in shown] == [(run_id, "finished")]

@@ -78,6 +78,12 @@ def test_a_bundle_is_read_by_the_program_inside(tmp_path: Path) -> None:
     assert (tmp_path / "code/work/my_pkg/train.py").read_text() == "x = 1\n"
 
 
+def test_a_librarys_model_needs_the_library() -> None:
+    needed = code_objects(1, {}, "hf:gpt2")["code/requirements.txt"].decode()
+    assert "transformers" in needed
+    assert "transformers" not in code_objects(1, {}, "tiny")["code/requirements.txt"].decode()
+
+
 def test_the_users_folder_goes_along_without_what_is_not_theirs(tmp_path: Path) -> None:
     for name in ("a.py", "pkg/b.py", ".env", ".git/x", "pkg/__pycache__/b.pyc", "v/lib/c.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from botocore.stub import Stubber
 from autotune.errors import AutotuneError, CloudError, CloudOutageError, UserError
 from autotune.sagemaker.account import Account
 from autotune.sagemaker.aws_errors import CASES, aws_errors, find_case
-from autotune.sagemaker.jobs import describe, find, submit
+from autotune.sagemaker.jobs import describe, find, stop, submit
 
 QUOTA = (
     "The account-level service limit 'ml.p4d.24xlarge for training job usage' is 0 Instances, with "
@@ -106,6 +106,13 @@ def test_a_job_whose_name_is_taken_was_submitted_before(stubbed: tuple[Account, 
         "RoleArn": "arn:aws:iam::123456789012:role/x",
         "OutputDataConfig": {"S3OutputPath": "s3://b/x"},
     })  # fmt: skip
+
+
+def test_a_job_is_stopped_by_its_name(stubbed: tuple[Account, Stubber]) -> None:
+    account, stubber = stubbed
+    stubber.add_response("stop_training_job", {}, {"TrainingJobName": "autotune-r"})
+    stop(account, "autotune-r")
+    stubber.assert_no_pending_responses()
 
 
 def test_a_job_that_was_never_submitted_is_not_found(stubbed: tuple[Account, Stubber]) -> None:

@@ -12,7 +12,7 @@ from autotune.errors import FieldError, UserError
 from autotune.sagemaker.cost import cost_of
 from autotune.sagemaker.image import nearest
 from autotune.sagemaker.limits import check_request, training_instances
-from autotune.sagemaker.request import METRICS, JobRequest
+from autotune.sagemaker.request import JobRequest
 from autotune.space.instances import Price, load_instances
 
 ROLE = "arn:aws:iam::123456789012:role/autotune-sagemaker"
@@ -81,6 +81,7 @@ def test_a_dry_run_prints_a_request_that_botocore_validates(
         (["--instance", "p4d.24xlarge", "--nodes", "2", "--live"], "--nodes above 1"),
         (["--instance", "p4d.24xlarge", "--s3", "bucket/x"], "has to be s3://BUCKET/PREFIX"),
         (["--instance", "p4d.24xlarge", "--role", "autotune"], "RoleArn"),
+        (["--instance", "p4d.24xlarge", "--", __file__], "has to be relative to this folder"),
     ],
 )
 def test_what_a_job_would_refuse_is_refused_before_it_is_sent(
@@ -124,13 +125,6 @@ def test_what_botocore_refuses_is_refused() -> None:
     del document["RoleArn"]
     with pytest.raises(UserError, match='Missing required parameter in input: "RoleArn"'):
         check_request(document)
-
-
-def test_metrics_find_what_the_log_says() -> None:
-    line = "autotune.samples_per_s=123.400; autotune.best_samples_per_s=130.100;"
-    found = {name: re.findall(regex, line) for name, regex in METRICS.items()}
-    assert found["autotune.samples_per_s"] == ["123.400"]
-    assert found["autotune.best_samples_per_s"] == ["130.100"]
 
 
 def test_money_ends_a_job_before_time_does() -> None:
