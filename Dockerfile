@@ -18,7 +18,7 @@ RUN python3 -m venv /opt/autotune \
 
 # The whole context: the package has links to folders beside it.
 COPY . /src
-RUN pip install --no-cache-dir --constraint /src/constraints.txt "/src[postgresql]" \
+RUN pip install --no-cache-dir --constraint /src/constraints.txt "/src[postgresql,ray,report,s3]" \
     && rm -rf /src /tmp/constraints.txt
 
 RUN useradd --create-home --uid 10001 autotune \

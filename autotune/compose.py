@@ -32,7 +32,7 @@ from autotune.space.environment import holding
 from autotune.space.instances import load_instances
 from autotune.space.space import Space
 from autotune.storage import Store
-from autotune.storage.folder import run_folder
+from autotune.storage.folder import check_run_id, run_folder
 from autotune.strategies import build_strategy, check_strategy
 from autotune.yaml_reader import Source, read_yaml
 
@@ -88,11 +88,16 @@ def build_spec(request: Request, target: Target, space: Space, place: Place) -> 
     )
 
 
-def new_study(spec: StudySpec, machine: Machine, store: Store) -> Study:
-    """A study under a run id of its own, recorded in `store`."""
+def new_run_id(now: datetime) -> str:
+    """A run id that nothing else has."""
+    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def new_study(spec: StudySpec, machine: Machine, store: Store, run_id: str | None = None) -> Study:
+    """A study under a run id of its own, or a given one, recorded in `store`."""
     now = datetime.now(UTC)
     study = Study(
-        run_id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+        run_id=check_run_id(run_id or new_run_id(now)),
         spec=spec,
         machine=machine,
         status=StudyStatus.RUNNING,

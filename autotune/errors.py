@@ -7,7 +7,9 @@ AutotuneError
 │   ├── OutageError      its database fails now, and may work again later
 │   ├── UnreadableError  one record in it can't be understood
 │   └── LeaseLostError   another process works on the run now
-└── ExecutorError        trials can't be launched on this machine
+├── ExecutorError        trials can't be launched on this machine
+└── CloudError           AWS refuses, or a job there failed
+    └── CloudOutageError it can't be reached now, and may be later
 """
 
 from collections.abc import Iterable
@@ -99,6 +101,14 @@ class LeaseLostError(StorageError):
 
 class ExecutorError(AutotuneError):
     """Trials can't be launched on this machine."""
+
+
+class CloudError(AutotuneError):
+    """AWS refuses something, or a job there failed."""
+
+
+class CloudOutageError(CloudError):
+    """AWS can't be reached now, or asks for less; the same may work later."""
 
 
 def quoted(value: object, limit: int = 120) -> str:

@@ -123,6 +123,21 @@ def describe_place(
     return Place(machine=machine_of(entry, {}), instance=entry, is_here=False)
 
 
+def catalogued_place(name: str, *, instances: Sequence[Source] = ()) -> Place:
+    """A machine of the catalogue that isn't here, whatever this one is.
+
+    Raises FieldError for a name that is unknown.
+    """
+    catalogue = load_instances(instances)
+    if name not in catalogue:
+        raise FieldError(
+            "--instance", name, "is not in the catalogue", alternatives=sorted(catalogue),
+            hint="autotune instances lists them",
+        )  # fmt: skip
+    entry = catalogue[name]
+    return Place(machine=machine_of(entry, {}), instance=entry, is_here=False)
+
+
 def simulated_place(landscape: LandscapeSource, *, instances: Sequence[Source] = ()) -> Place:
     """The node that a landscape stands for. Raises UserError for mistakes in its file."""
     scenario = landscape.scenario()

@@ -9,6 +9,7 @@ from autotune.errors import UnreadableError
 from autotune.model import (
     BestConfiguration,
     Conclusion,
+    Job,
     Study,
     StudyStatus,
     Target,
@@ -134,6 +135,14 @@ class Store(ABC):
     @abstractmethod
     def leases(self, on_unreadable: OnUnreadable = refuse) -> Mapping[str, Lease]:
         """The leases by run_id, also those that have ended and nobody let go of."""
+
+    @abstractmethod
+    def add_job(self, job: Job) -> None:
+        """Record a job that was submitted, by its name; its study needn't be there."""
+
+    @abstractmethod
+    def jobs(self, on_unreadable: OnUnreadable = refuse) -> Sequence[Job]:
+        """All jobs, the oldest first."""
 
     @abstractmethod
     def close(self) -> None:

@@ -40,9 +40,14 @@ def run_folder(run_id: str) -> Path:
 
     Raises FieldError for a run id that is no plain name: a database may hold anything.
     """
+    return data_folder() / "runs" / check_run_id(run_id)
+
+
+def check_run_id(run_id: str) -> str:
+    """`run_id`, if it is a plain name. Raises FieldError."""
     if not _RUN_ID.fullmatch(run_id):
         raise FieldError("RUN", run_id, "is not a run id that autotune gives")
-    return data_folder() / "runs" / run_id
+    return run_id
 
 
 def _choose(environ: Mapping[str, str]) -> Path:

@@ -7,7 +7,16 @@ from datetime import UTC, datetime
 from threading import Lock
 
 from autotune.errors import StorageError
-from autotune.model import BestConfiguration, Conclusion, Phase, Study, StudyStatus, Target, Trial
+from autotune.model import (
+    BestConfiguration,
+    Conclusion,
+    Job,
+    Phase,
+    Study,
+    StudyStatus,
+    Target,
+    Trial,
+)
 from autotune.storage.base import OnUnreadable, Store, refuse
 from autotune.storage.lease import Lease, Owner, lost
 from autotune.storage.precedence import Answer, may_replace
@@ -15,6 +24,7 @@ from autotune.storage.records import (
     as_stored,
     by_target,
     describe,
+    jobs_in_order,
     oldest_first,
     same_content,
 )
@@ -28,6 +38,7 @@ class MemoryStore(Store):
         self._studies: dict[str, Study] = {}
         self._trials: dict[str, dict[int, Trial]] = {}
         self._bests: dict[Target, BestConfiguration] = {}
+        self._jobs: dict[str, Job] = {}
         self._leases: dict[str, tuple[Owner, float]] = {}
         """Each with its end, by time.monotonic()."""
 
@@ -133,6 +144,15 @@ class MemoryStore(Store):
                 for run_id, (owner, ends_s) in self._leases.items()
             }
 
+    def add_job(self, job: Job) -> None:
+        with self._lock:
+            kept = self._jobs.setdefault(job.name, as_stored(job))
+        _check_same(kept, job)
+
+    def jobs(self, on_unreadable: OnUnreadable = refuse) -> Sequence[Job]:
+        with self._lock:
+            return jobs_in_order(self._jobs.values())
+
     def close(self) -> None:
         """Nothing to let go of."""
 
@@ -155,6 +175,6 @@ class MemoryStore(Store):
             raise StorageError(f"memory: there is no run {run_id!r}")
 
 
-def _check_same(kept: Study | Trial, new: Study | Trial) -> None:
+def _check_same(kept: Study | Trial | Job, new: Study | Trial | Job) -> None:
     if not same_content(kept, new):
         raise StorageError(f"memory: {describe(new)} is there already, with other content")

@@ -13,7 +13,7 @@ from autotune.errors import StorageError
 from autotune.storage.engine import BUSY_S, for_writing, masked, storage_errors
 from autotune.storage.tables import Base
 
-REVISION = "0002"
+REVISION = "0003"
 """The newest revision. A constant, so that a database that is up to date opens without Alembic."""
 VERSION_TABLE = "autotune_version"
 """Not Alembic's own name for it: another program's tables may be in the same database."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from autotune.model import BestConfiguration, Study, Target, Trial, decode, encode
+from autotune.model import BestConfiguration, Job, Study, Target, Trial, decode, encode
 
-Record = TypeVar("Record", bound=Study | Trial | BestConfiguration)
+Record = TypeVar("Record", bound=Study | Trial | BestConfiguration | Job)
 
 
 def as_stored(record: Record) -> Record:
@@ -21,21 +21,28 @@ def as_stored(record: Record) -> Record:
     return decode(type(record), data)
 
 
-def same_content(one: Study | Trial, other: Study | Trial) -> bool:
+def same_content(one: Study | Trial | Job, other: Study | Trial | Job) -> bool:
     """Whether two records say the same: NaN equals NaN, True isn't 1, an instant has any zone."""
     return _canonical(one) == _canonical(other)
 
 
-def describe(record: Study | Trial) -> str:
+def describe(record: Study | Trial | Job) -> str:
     """How messages name the record."""
     if isinstance(record, Trial):
         return f"trial {record.number} of run {record.run_id!r}"
+    if isinstance(record, Job):
+        return f"job {record.name!r}"
     return f"run {record.run_id!r}"
 
 
 def oldest_first(studies: Iterable[Study]) -> list[Study]:
     """Studies in the order that stores list them in."""
     return sorted(studies, key=lambda study: (study.created_at, study.run_id))
+
+
+def jobs_in_order(jobs: Iterable[Job]) -> list[Job]:
+    """Jobs in the order that stores list them in."""
+    return sorted(jobs, key=lambda job: (job.submitted_at, job.name))
 
 
 def by_target(bests: Iterable[BestConfiguration]) -> list[BestConfiguration]:
@@ -50,5 +57,5 @@ def target_key(target: Target) -> tuple[str, int, int, str, int]:
     )  # fmt: skip
 
 
-def _canonical(record: Study | Trial) -> str:
+def _canonical(record: Study | Trial | Job) -> str:
     return json.dumps(encode(as_stored(record)), sort_keys=True)

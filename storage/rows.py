@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from autotune.errors import FieldError
-from autotune.model import BestConfiguration, Study, Trial, Window, decode, encode
+from autotune.model import BestConfiguration, Job, Study, Trial, Window, decode, encode
 from autotune.model.codec import Json
 from autotune.storage.columns import NotJson
 from autotune.storage.lease import Lease, Owner
@@ -14,6 +14,7 @@ from autotune.storage.tables import (
     TARGET,
     Base,
     BestRow,
+    JobRow,
     LeaseRow,
     StudyRow,
     TrialRow,
@@ -99,6 +100,22 @@ def read_best(row: BestRow) -> BestConfiguration:
     del values["id"]
     values["target"] = {name: values.pop(name) for name in TARGET}
     return _decode(BestConfiguration, values, _place(row, *TARGET))
+
+
+def job_values(job: Job) -> Row:
+    """Column values for `job`."""
+    values: dict[str, Json] = encode(job)
+    own = {name: values.pop(name) for name in ("name", "run_id", "submitted_at")}
+    return {**own, "job": values}
+
+
+def read_job(row: JobRow) -> Job:
+    """The job that `job_values` came from."""
+    values = _values(row)
+    rest = values.pop("job")
+    return _decode(
+        Job, {**rest, **values} if isinstance(rest, dict) else values, _place(row, "name")
+    )
 
 
 def lease_values(run_id: str, owner: Owner, clock: str, ends_s: float) -> Row:

@@ -13,6 +13,7 @@ from autotune.errors import FieldError, StorageError, UnreadableError
 from autotune.model import (
     BestConfiguration,
     Conclusion,
+    Job,
     Phase,
     Study,
     StudyStatus,
@@ -25,10 +26,18 @@ from autotune.storage.base import OnUnreadable, Store, refuse
 from autotune.storage.engine import CHANGED, for_writing, masked, storage_errors
 from autotune.storage.lease import Lease, Owner, lost
 from autotune.storage.precedence import Answer, may_replace
-from autotune.storage.records import by_target, describe, oldest_first, same_content
+from autotune.storage.records import (
+    by_target,
+    describe,
+    jobs_in_order,
+    oldest_first,
+    same_content,
+)
 from autotune.storage.rows import (
     best_values,
+    job_values,
     read_best,
+    read_job,
     read_study,
     read_trial,
     study_values,
@@ -36,7 +45,7 @@ from autotune.storage.rows import (
     window_values,
 )
 from autotune.storage.sql_insert import insert_new
-from autotune.storage.tables import Base, BestRow, StudyRow, TrialRow, WindowRow
+from autotune.storage.tables import Base, BestRow, JobRow, StudyRow, TrialRow, WindowRow
 
 Kind = TypeVar("Kind", bound=Base)
 Record = TypeVar("Record")
@@ -158,6 +167,17 @@ class SqlStore(Store):
             leases = self._readable(rows, read, "run_id", on_unreadable)
             return {lease.run_id: lease for lease in leases}
 
+    def add_job(self, job: Job) -> None:
+        with self._session(self._writing) as session:
+            if not insert_new(session, JobRow, job_values(job)):
+                there = read_job(session.get_one(JobRow, job.name))
+                self._check_same(job, same_content(job, there))
+
+    def jobs(self, on_unreadable: OnUnreadable = refuse) -> Sequence[Job]:
+        with self._session(self._engine) as session:
+            rows = session.scalars(select(JobRow)).all()
+            return jobs_in_order(self._readable(rows, read_job, "run_id", on_unreadable))
+
     def close(self) -> None:
         self._engine.dispose()
 
@@ -196,7 +216,7 @@ class SqlStore(Store):
             raise StorageError(f"{self._name}: there is no run {run_id!r}")
         return row
 
-    def _check_same(self, record: Study | Trial, same: bool) -> None:
+    def _check_same(self, record: Study | Trial | Job, same: bool) -> None:
         if not same:
             raise StorageError(
                 f"{self._name}: {describe(record)} is there already, with other content"

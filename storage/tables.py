@@ -102,6 +102,18 @@ class LeaseRow(Base):
     ends_s: Mapped[Json] = mapped_column(Number)
 
 
+class JobRow(Base):
+    """A Job. Its study may be unknown as yet: `run_id` refers to nothing."""
+
+    __tablename__ = "jobs"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    run_id: Mapped[str]
+    submitted_at: Mapped[Json] = mapped_column(Timestamp)
+    job: Mapped[Json] = mapped_column(Document)
+    """What else is known of it."""
+
+
 class BestRow(TargetColumns, Base):
     """A BestConfiguration, one for each target."""
 

@@ -6,16 +6,20 @@
 Needs root and iproute2. Names are unique to the process, so that runs don't meet.
 """
 
+import ctypes
 import itertools
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 LINK = "link0"
 """The interface's name on every host."""
+_NETWORK = 0x40000000
+"""CLONE_NEWNET of setns(2)."""
 _numbers = itertools.count()
 
 
@@ -68,6 +72,34 @@ def hosts(count: int, *, rate: str) -> Iterator[list[Host]]:
             _connect(host, switch, port=f"port{number}", rate=rate)
             made.append(host)
         yield made
+
+
+@contextmanager
+def entered(host: Host) -> Iterator[None]:
+    """Within, sockets and threads that this thread makes are on `host`."""
+    setns = ctypes.CDLL(None, use_errno=True).setns
+    with open("/proc/thread-self/ns/net") as own, open(f"/run/netns/{host.namespace}") as there:
+        if setns(there.fileno(), _NETWORK):
+            raise OSError(ctypes.get_errno(), f"setns {host.namespace}")
+        try:
+            yield
+        finally:
+            setns(own.fileno(), _NETWORK)
+
+
+@contextmanager
+def named(hosts: Mapping[str, Host]) -> Iterator[None]:
+    """Within, programs that run on one of the hosts know all of them by these names."""
+    text = "127.0.0.1 localhost\n" + "".join(f"{h.address} {n}\n" for n, h in hosts.items())
+    folders = [Path("/etc/netns") / host.namespace for host in hosts.values()]
+    try:
+        for folder in folders:
+            folder.mkdir(parents=True)
+            (folder / "hosts").write_text(text)  # see ip-netns(8)
+        yield
+    finally:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _add_namespace(name: str, cleanup: ExitStack) -> None:

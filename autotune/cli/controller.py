@@ -38,6 +38,7 @@ def control(
     store: Store,
     *,
     storage: str | None,
+    mirror: str | None,
     format_: Format,
     using: AbstractContextManager[MachineUse | None],
     launching: Launching,
@@ -50,7 +51,7 @@ def control(
     it.
     """
     progress, cancel = Progress(pinned=study.spec.pinned), Event()
-    resume_command = _resume_command(study, storage, launching, trackers or {})
+    resume_command = _resume_command(study, storage, mirror, launching, trackers or {})
     holding = hold_run(
         store, study.run_id, say=progress.say, cancel=cancel, resume_command=resume_command
     )
@@ -118,8 +119,13 @@ def _leave(end: StudyEnd, progress: Progress, resume_command: str) -> None:
 
 
 def _resume_command(
-    study: Study, storage: str | None, launching: Launching, log_to: Iterable[str]
+    study: Study,
+    storage: str | None,
+    mirror: str | None,
+    launching: Launching,
+    log_to: Iterable[str],
 ) -> str:
     where = f" --storage {shlex.quote(redacted(storage))}" if storage else ""
+    where += f" --mirror {shlex.quote(mirror)}" if mirror else ""
     logs = "".join(f" --log-to {shlex.quote(place)}" for place in log_to)
     return f"autotune resume {study.run_id}{where}{launching.flags}{logs}"

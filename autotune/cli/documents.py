@@ -1,20 +1,49 @@
 """Studies and trials as JSON, with the names of the YAML document."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from autotune.errors import UnreadableError
 from autotune.exporters.document import settings_document, target_document
-from autotune.model import Study, Trial, encode
+from autotune.model import Job, Study, StudyStatus, Trial, encode
 from autotune.run_lease import is_stale
 from autotune.storage.lease import Lease
 
+SUBMITTED = "submitted"
+"""The status of a run whose job has sent nothing yet, as far as is known here."""
+IN_JOB = "in a job"
+"""The status of a run that hadn't ended in its job, when that was last followed."""
 STALE = "stale"
 """The status of a run that hasn't ended, and that no process works on."""
 
 
-def status(study: Study, lease: Lease | None) -> str:
-    """Where the study stands: the store doesn't learn of a controller that was killed."""
+def status(study: Study, lease: Lease | None, job: Job | None = None) -> str:
+    """Where the study stands: the store doesn't learn of a controller that was killed.
+
+    `job` is the last one that the run has elsewhere, if it has one.
+    """
+    if job is not None and study.status is StudyStatus.RUNNING:
+        return IN_JOB
     return STALE if is_stale(study, lease) else study.status.value
+
+
+def latest_jobs(jobs: Iterable[Job]) -> dict[str, Job]:
+    """The last job of each run that has one; `jobs` are in the order of their submission."""
+    return {job.run_id: job for job in jobs}
+
+
+def job_document(job: Job) -> dict[str, Any]:
+    """A run of which nothing is known but that it was submitted."""
+    return {
+        "run": job.run_id,
+        "kind": "measured",
+        "for": job.described,
+        "status": SUBMITTED,
+        "conclusion": None,
+        "created": encode(job.submitted_at),
+        "job": job.name,
+        "trials": 0,
+    }
 
 
 def kind(study: Study) -> str:
@@ -22,7 +51,7 @@ def kind(study: Study) -> str:
     return "simulated" if study.spec.target.is_simulated else "measured"
 
 
-def study_document(study: Study, lease: Lease | None) -> dict[str, Any]:
+def study_document(study: Study, lease: Lease | None, job: Job | None = None) -> dict[str, Any]:
     """A study; what was asked of it is under `spec`."""
     spec = encode(study.spec)
     del spec["target"]
@@ -30,7 +59,8 @@ def study_document(study: Study, lease: Lease | None) -> dict[str, Any]:
         "run": study.run_id,
         "kind": kind(study),
         "for": target_document(study.spec.target),
-        "status": status(study, lease),
+        "status": status(study, lease, job),
+        **({"job": job.name} if job else {}),
         "conclusion": encode(study.conclusion),
         "reason": study.reason,
         "created": encode(study.created_at),

@@ -6,7 +6,10 @@ from typing import Annotated
 import typer
 
 from autotune.cli.documents import (
+    SUBMITTED,
+    job_document,
     kind,
+    latest_jobs,
     status,
     study_document,
     trial_document,
@@ -30,7 +33,7 @@ from autotune.executors.host import describe_machine
 from autotune.exporters.document import to_document, to_yaml
 from autotune.exporters.text import scope
 from autotune.machines import LOCAL
-from autotune.model import BestConfiguration
+from autotune.model import BestConfiguration, Job
 from autotune.storage import Store, default_url, open_store
 
 
@@ -40,12 +43,18 @@ def runs(storage: StorageOption = None, format_: FormatOption = Format.TABLE) ->
     with open_store(storage or default_url()) as store:
         studies = store.studies(broken.append)
         counts, leases = store.trial_counts(), store.leases(broken.append)
+        jobs = latest_jobs(store.jobs(broken.append))
+    known = {study.run_id for study in studies}
+    submitted = [job for job in jobs.values() if job.run_id not in known]
     if format_ is Format.JSON:
         documents = [
-            {**study_document(s, leases.get(s.run_id)), "trials": counts.get(s.run_id, 0)}
+            {
+                **study_document(s, leases.get(s.run_id), jobs.get(s.run_id)),
+                "trials": counts.get(s.run_id, 0),
+            }
             for s in studies
         ]
-        print_json([*documents, *map(unreadable_document, broken)])
+        print_json([*documents, *map(job_document, submitted), *map(unreadable_document, broken)])
         return
     print_table(
         "Runs",
@@ -55,16 +64,22 @@ def runs(storage: StorageOption = None, format_: FormatOption = Format.TABLE) ->
                 study.run_id,
                 f"{study.created_at:%Y-%m-%d %H:%M} UTC",
                 kind(study),
-                status(study, leases.get(study.run_id)),
+                status(study, leases.get(study.run_id), jobs.get(study.run_id)),
                 str(counts.get(study.run_id, 0)),
                 study.conclusion.value if study.conclusion else "-",
                 study.spec.target.describe(),
                 scope(study.spec.pinned, study.spec.only) or "-",
             ]
             for study in studies
-        ],
+        ]
+        + [_submitted_row(job) for job in submitted],
     )
     _tell(broken)
+
+
+def _submitted_row(job: Job) -> list[str]:
+    at = f"{job.submitted_at:%Y-%m-%d %H:%M} UTC"
+    return [job.run_id, at, "measured", SUBMITTED, "0", "-", job.described, "-"]
 
 
 def show(
@@ -81,17 +96,18 @@ def show(
         study = find_study(store, run)
         trials = store.trials(study.run_id, broken.append)
         lease = store.leases(broken.append).get(study.run_id)
+        job = latest_jobs(store.jobs(broken.append)).get(study.run_id)
     if format_ is Format.JSON:
         documents = [trial_document(trial, study) for trial in trials]
         documents += map(unreadable_document, broken)
-        print_json({"study": study_document(study, lease), "trials": documents})
+        print_json({"study": study_document(study, lease, job), "trials": documents})
         return
     print_trials(f"Run {study.run_id}: {study.spec.target.describe()}", trials)
     _say("")
     _say(f"kind        {kind(study)}")
     _say(f"machine     {study.machine.describe()}")
     _say(f"strategy    {study.spec.search}")
-    _say(f"status      {status(study, lease)}")
+    _say(f"status      {status(study, lease, job)}")
     if narrowed := scope(study.spec.pinned, study.spec.only):
         _say(f"narrowed    {narrowed}")
     if study.conclusion:

@@ -10,6 +10,7 @@ from autotune.cli import (
     catalogue,
     diagnose,
     diff,
+    doctor,
     export,
     inspect,
     knobs,
@@ -40,6 +41,7 @@ app.command("export")(export.export)
 app.command("verify")(verify.verify)
 app.command("diff")(diff.diff)
 app.command("knobs")(knobs.knobs)
+app.command("doctor")(doctor.doctor)
 app.command("diagnose")(diagnose.diagnose_logs)
 app.command("instances")(catalogue.instances)
 app.command("workloads")(catalogue.workloads)

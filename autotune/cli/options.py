@@ -20,6 +20,7 @@ class ExecutorName(StrEnum):
 
     LOCAL = "local"
     RAY = "ray"
+    SAGEMAKER = "sagemaker"
     SIMULATED = "simulated"
 
 
@@ -57,8 +58,9 @@ ExecutorOption = Annotated[
     ExecutorName,
     typer.Option(
         "--executor",
-        help="Where trials run: on this machine, on nodes of a Ray cluster (see docs/ray.md), or "
-        "nowhere: simulated ones follow the landscape that --landscape names, on a clock of their "
+        help="Where trials run: on this machine, on nodes of a Ray cluster (see docs/ray.md), in "
+        "one job of Amazon SageMaker (see docs/sagemaker.md), or nowhere: simulated ones follow "
+        "the landscape that --landscape names, on a clock of their "
         "own.",
     ),
 ]
@@ -68,7 +70,8 @@ NodesOption = Annotated[
         "--nodes",
         min=1,
         max=10_000,
-        help="With --executor ray: nodes that each trial takes, all of each. Default: 1.",
+        help="With --executor ray or sagemaker: nodes that each trial takes, all of each. "
+        "Default: 1.",
     ),
 ]
 AddressOption = Annotated[
@@ -212,6 +215,20 @@ StorageOption = Annotated[
         "Default: autotune.db in the data folder ($AUTOTUNE_HOME).",
     ),
 ]
+MirrorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mirror",
+        metavar="URL",
+        envvar="AUTOTUNE_MIRROR",
+        help="Also send each change of the run to s3://BUCKET/PREFIX or file:///FOLDER, from where "
+        "'autotune resume RUN --mirror URL' goes on with it on any machine (see docs/store.md).",
+    ),
+]
+RunIdOption = Annotated[
+    str | None,
+    typer.Option("--run-id", hidden=True, help="The run's id, for who has to know it before."),
+]
 ScriptArgument = Annotated[
     list[str] | None,
     typer.Argument(
@@ -235,7 +252,8 @@ DryRunOption = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Of a script: print the commands that trials stand for, and start nothing.",
+        help="Of a script: print the commands that trials stand for. With --executor "
+        "sagemaker: print the exact request. Nothing is started.",
     ),
 ]
 ColdOption = Annotated[
@@ -260,8 +278,9 @@ LogToOption = Annotated[
     typer.Option(
         "--log-to",
         metavar="TOOL:PLACE",
-        help="Show the run in another tool while it runs: tensorboard:FOLDER, mlflow:URI or "
-        "wandb:FOLDER (offline). May be given more than once; one that fails ends no run.",
+        help="Show the run in another tool while it runs: tensorboard:FOLDER, mlflow:URI, "
+        "wandb:FOLDER (offline) or cloudwatch:stderr (figures for SageMaker's metrics). May be "
+        "given more than once; one that fails ends no run.",
     ),
 ]
 FormatOption = Annotated[

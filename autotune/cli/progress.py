@@ -75,6 +75,11 @@ class Progress(Observer):
             self.say(f"       left behind: {trial.left_behind}")
         self._refresh()
 
+    def note(self, start: TrialStart, trial: Trial) -> None:
+        """The line of a trial that ran elsewhere, and is over."""
+        self._start = start
+        self.trial_ended(trial)
+
     def close(self) -> None:
         """Take the running lines away; an ended study leaves only whole ones."""
         if self._live is not None:

@@ -8,7 +8,10 @@ import typer
 
 from autotune.budget import Budget, seconds
 from autotune.cli.controller import control
+from autotune.cli.following import Following
+from autotune.cli.mirroring import open_run_store, study_to_resume
 from autotune.cli.on_ray import chosen_cluster, cluster_again, for_cluster
+from autotune.cli.on_sagemaker import Submission, for_job, run_in_job
 from autotune.cli.options import (
     AddressOption,
     BatchOption,
@@ -24,6 +27,7 @@ from autotune.cli.options import (
     LiveOption,
     LogToOption,
     LossyOption,
+    MirrorOption,
     NodesOption,
     NoImdsOption,
     NprocOption,
@@ -31,6 +35,7 @@ from autotune.cli.options import (
     OptionalInstance,
     OutputOption,
     ParallelOption,
+    RunIdOption,
     SamplesOption,
     ScriptArgument,
     SeedOption,
@@ -46,6 +51,18 @@ from autotune.cli.options import (
     names,
     output_path,
 )
+from autotune.cli.resume_job import jobs_of, resume_job
+from autotune.cli.sagemaker_options import (
+    DetachOption,
+    ImageOption,
+    KeepAliveOption,
+    MaxCostOption,
+    RoleOption,
+    S3Option,
+    SpotOption,
+    chosen_sagemaker,
+    money,
+)
 from autotune.cli.saving import check_output, default_output, output_of
 from autotune.cli.script import print_commands, started_once, with_script
 from autotune.cli.simulated import check_recorded, chosen_landscape, on_landscape
@@ -53,7 +70,6 @@ from autotune.cli.venue import Venue, venue
 from autotune.compose import (
     Launching,
     build_spec,
-    find_study,
     instance_sources,
     landscape_of,
     new_study,
@@ -63,7 +79,7 @@ from autotune.exporters.files import check_writable
 from autotune.machines import LOCAL
 from autotune.model import Study, StudySpec, StudyStatus
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
-from autotune.storage import default_url, open_store
+from autotune.sagemaker.arguments import Asked
 from autotune.tracking.base import Tracker
 from autotune.tracking.destination import open_trackers
 from autotune.user_script import script_notices
@@ -101,6 +117,15 @@ def run(
     samples_per_step: SamplesOption = None,
     dry_run: DryRunOption = False,
     log_to: LogToOption = None,
+    mirror: MirrorOption = None,
+    run_id: RunIdOption = None,
+    role: RoleOption = None,
+    image: ImageOption = None,
+    spot: SpotOption = False,
+    max_cost: MaxCostOption = None,
+    s3: S3Option = None,
+    keep_alive: KeepAliveOption = None,
+    detach: DetachOption = False,
 ) -> None:
     """Find the fastest steady configuration, and save it as YAML.
 
@@ -120,9 +145,28 @@ def run(
             "SCRIPT": script,
         },
     )
+    in_job = chosen_sagemaker(
+        executor,
+        {
+            "--role": role,
+            "--image": image,
+            "--spot": spot,
+            "--max-cost": max_cost,
+            "--s3": s3,
+            "--keep-alive": keep_alive,
+            "--detach": detach,
+        },
+        nodes=nodes,
+        others={
+            "--share-machine": share_machine,
+            "--log-to": log_to,
+            "--mirror": mirror,
+            "--run-id": run_id,
+        },
+    )
     cluster = chosen_cluster(
         executor,
-        nodes,
+        None if in_job else nodes,
         address,
         {"--live": live, "--share-machine": share_machine},
         parallel_trials,
@@ -153,6 +197,22 @@ def run(
         request = with_script(request, script, samples_per_step)
     elif samples_per_step is not None:
         raise FieldError("--samples-per-step", samples_per_step, "is of scripts only")
+    if in_job is not None:
+        submission = Submission(
+            request=for_job(request, in_job),
+            options=in_job,
+            asked=Asked(
+                script=script or (),
+                samples_per_step=samples_per_step,
+                window=window,
+                cold=cold,
+                live=live,
+            ),
+            storage=storage,
+            format_=format_,
+        )
+        run_in_job(submission, dry_run=dry_run)
+        return
     with venue(
         request.instance,
         instances=request.instance_sources,
@@ -167,7 +227,10 @@ def run(
             return
         if script:
             request = started_once(request, where, samples_per_step, share_machine=share_machine)
-        _study(request, where, storage, format_, trackers, share_machine=share_machine)
+        _study(
+            request, where, storage, format_, trackers,
+            share_machine=share_machine, mirror=mirror, run_id=run_id,
+        )  # fmt: skip
 
 
 def _study(
@@ -178,6 +241,8 @@ def _study(
     trackers: Mapping[str, Tracker],
     *,
     share_machine: bool,
+    mirror: str | None,
+    run_id: str | None,
 ) -> None:
     """A new study of what `request` asks for."""
     target = build_target(request, where.place.machine)
@@ -188,18 +253,18 @@ def _study(
     else:
         check_recorded(built, request.landscape)
     with (
-        open_store(storage or default_url()) as store,
+        open_run_store(storage, mirror) as store,
         where.using(share=share_machine) as use,
     ):
-        study = new_study(spec, where.place.machine, store)
+        study = new_study(spec, where.place.machine, store, run_id)
         notices = [*where.notices, *all_notices(request, built)]
         notices += script_notices(request.own_workload)
         if cost := request.budget.describe(where.place, target.nodes):
             notices.append(cost)
         control(
             study, where.place, store,
-            storage=storage, format_=format_, using=nullcontext(use), notices=notices,
-            launching=where.launching, trackers=trackers,
+            storage=storage, mirror=mirror, format_=format_, using=nullcontext(use),
+            notices=notices, launching=where.launching, trackers=trackers,
         )  # fmt: skip
 
 
@@ -217,11 +282,33 @@ def resume(
     address: AddressOption = None,
     parallel_trials: ParallelOption = None,
     log_to: LogToOption = None,
+    mirror: MirrorOption = None,
+    max_cost: MaxCostOption = None,
+    detach: DetachOption = False,
 ) -> None:
     """Finish a run that was interrupted or killed; finished trials are kept."""
     trackers = open_trackers(log_to or [])
-    with open_store(storage or default_url()) as store:
-        study = find_study(store, run)
+    with open_run_store(storage, mirror) as store:
+        if jobs := jobs_of(store, run):
+            resume_job(
+                jobs,
+                Following(store=store, storage=storage, format_=format_),
+                max_usd=money(max_cost),
+                detach=detach,
+                others={
+                    "--cold": cold,
+                    "--live": live,
+                    "--share-machine": share_machine,
+                    "--address": address,
+                    "--log-to": log_to,
+                    "--mirror": mirror,
+                },
+            )
+            return
+        for name, given in {"--max-cost": max_cost, "--detach": detach}.items():
+            if given:
+                raise FieldError(name, given, "is of runs in a SageMaker job")
+        study = study_to_resume(store, run)
         if study.status is StudyStatus.FINISHED:
             raise FieldError(
                 "RUN",
@@ -246,7 +333,8 @@ def resume(
         ) as where:
             control(
                 study, where.place, store,
-                storage=storage, format_=format_, using=where.using(share=share_machine),
+                storage=storage, mirror=mirror, format_=format_,
+                using=where.using(share=share_machine),
                 launching=where.launching, notices=where.notices, trackers=trackers,
             )  # fmt: skip
 

@@ -109,11 +109,12 @@ def _given(request: Request, samples: int | None) -> int | None:
 
 def _space(request: Request, place: Place) -> Space:
     """With a batch of one sample a rank where none is known: no argument depends on it then."""
-    target = build_target(_with_batch(request, place), place.machine)
-    return build_space(_with_batch(request, place), place, target)
+    target = build_target(with_batch(request, place), place.machine)
+    return build_space(with_batch(request, place), place, target)
 
 
-def _with_batch(request: Request, place: Place) -> Request:
+def with_batch(request: Request, place: Place) -> Request:
+    """`request`, with one sample a rank if its batch isn't known yet."""
     workload = request.own_workload
     if request.global_batch is not None or (workload and workload.global_batch is not None):
         return request

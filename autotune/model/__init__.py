@@ -5,6 +5,7 @@ from autotune.model.candidate import DEFAULT, Candidate, KnobValue
 from autotune.model.codec import decode, encode
 from autotune.model.fingerprint import Fingerprint
 from autotune.model.instance import GIB, MIB, Gpu, Machine
+from autotune.model.job import Job
 from autotune.model.measurement import (
     AnyMeasurement,
     Measurement,
@@ -64,6 +65,7 @@ __all__ = [
     "Fingerprint",
     "Form",
     "Gpu",
+    "Job",
     "KnobValue",
     "Lesson",
     "Machine",

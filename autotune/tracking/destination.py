@@ -8,9 +8,9 @@ from autotune.model.secrets import redacted
 from autotune.tracking.base import Tracker
 
 FIELD = "--log-to"
-_FORMS = ("tensorboard:FOLDER", "mlflow:URI", "wandb:FOLDER")
-_LIBRARIES = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
-"""What a tool's record needs to import; its extra is called as the tool."""
+_FORMS = ("tensorboard:FOLDER", "mlflow:URI", "wandb:FOLDER", "cloudwatch:stderr")
+_LIBRARIES = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb", "cloudwatch": ""}
+"""What a tool's record needs to import, if anything; its extra is called as the tool."""
 
 
 def open_trackers(texts: Sequence[str]) -> dict[str, Tracker]:
@@ -26,7 +26,8 @@ def _open(text: str) -> Tracker:
     if tool not in _LIBRARIES or not colon or not place:
         raise FieldError(FIELD, redacted(text), "has to be TOOL:PLACE", alternatives=_FORMS)
     try:
-        import_module(_LIBRARIES[tool])
+        if library := _LIBRARIES[tool]:
+            import_module(library)
     except ImportError as error:
         raise UserError(
             f"{FIELD} {tool}: it can't be imported: {error}",
@@ -53,8 +54,15 @@ def _wandb(place: str) -> Tracker:
     return WandbTracker(place)
 
 
+def _cloudwatch(place: str) -> Tracker:
+    from autotune.tracking.cloudwatch import CloudWatchTracker  # noqa: PLC0415 - as the others
+
+    return CloudWatchTracker(place)
+
+
 _TRACKERS: Mapping[str, Callable[[str], Tracker]] = {
     "tensorboard": _tensorboard,
     "mlflow": _mlflow,
     "wandb": _wandb,
+    "cloudwatch": _cloudwatch,
 }

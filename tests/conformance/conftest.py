@@ -93,5 +93,7 @@ def store(request: pytest.FixtureRequest, sqlite_url: str) -> Iterator[Store]:
     else:
         shared: Store = request.getfixturevalue("postgres_store")
         with _administrator(request.getfixturevalue("postgres")) as connection:
-            connection.execute("TRUNCATE studies, trials, windows, best_configurations, leases")
+            connection.execute(
+                "TRUNCATE studies, trials, windows, best_configurations, leases, jobs"
+            )
         yield shared

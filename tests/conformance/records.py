@@ -11,6 +11,7 @@ from autotune.model import (
     DeviceKind,
     Evidence,
     Gpu,
+    Job,
     Machine,
     Measurement,
     Outcome,
@@ -106,6 +107,16 @@ def a_best(
         created_at=NOON,
     )  # fmt: skip
     return replace(best, **changes)
+
+
+def a_job(name: str = "autotune-r", run_id: str = "r", **changes: Any) -> Job:
+    job = Job(
+        name=name, run_id=run_id, submitted_at=NOON, region="us-east-1", s3="s3://b/autotune/r",
+        instance="p4d.24xlarge", nodes=2, described="tiny on p4d.24xlarge", max_runtime_s=3600,
+        usd_per_hour=65.5, max_cost_usd=200.0, is_spot=True, output="best.yaml", request="{}",
+        arguments=("--workload", "tiny"),
+    )  # fmt: skip
+    return replace(job, **changes)
 
 
 def same(one: object, other: object) -> bool:

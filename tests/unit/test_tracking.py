@@ -1,5 +1,6 @@
 """What other tools are told of a study, read back by the tools' own readers."""
 
+import re
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from autotune.machines import simulated_place
 from autotune.model import Outcome, Study, Trial
 from autotune.storage import MemoryStore
 from autotune.tracking.base import Closing, Entry, Opening, Tracker
+from autotune.tracking.cloudwatch import METRICS, metric_regex
 from autotune.tracking.destination import open_trackers
 from autotune.tracking.facts import entry
 from autotune.tracking.observer import Tracking
@@ -217,3 +219,22 @@ def test_a_started_study_is_what_the_opening_is_about() -> None:
     assert isinstance(opening, Opening)
     assert opening.texts["kind"] == "measured"
     assert opening.texts["workload"] == study.spec.target.workload
+
+
+def test_every_line_of_figures_is_found_by_a_metric_definition(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown_in(open_trackers(["cloudwatch:stderr"]))
+    said = capsys.readouterr().err
+    found = {metric: re.findall(metric_regex(metric), said) for metric in METRICS}
+    rate = entry(TRIALS[0]).figures["samples_per_second"]
+    # Two of the trials have measured something.
+    assert found["autotune.samples_per_s"] == [f"{rate:.3f}"] * 2
+    assert found["autotune.best_samples_per_s"][0] == f"{rate:.3f}"
+    tracker = open_trackers(["cloudwatch:stderr"])["cloudwatch:stderr"]
+    tracker.end(Closing(figures={"gain_percent": -1.25, "baseline_samples_per_second": 1e9}))
+    last = capsys.readouterr().err
+    assert re.findall(metric_regex("autotune.gain_percent"), last) == ["-1.250"]
+    assert re.findall(metric_regex("autotune.baseline_samples_per_s"), last) == ["1000000000.000"]
+    with pytest.raises(FieldError, match=r"cloudwatch:/tmp/x.*one of: stderr"):
+        open_trackers(["cloudwatch:/tmp/x"])

@@ -1,0 +1,1 @@
+"""A study as one training job of Amazon SageMaker, seen from outside."""

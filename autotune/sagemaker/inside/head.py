@@ -1,0 +1,61 @@
+"""The first host of a job: it runs the study's controller, and leaves the results."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from threading import Event
+
+from autotune.model import StudyStatus
+from autotune.sagemaker.inside import study
+from autotune.sagemaker.inside.job import Job
+from autotune.sagemaker.inside.layout import Layout
+from autotune.sagemaker.inside.results import send_results, write_answer, write_report
+from autotune.sagemaker.inside.study import Ending
+from autotune.storage import Store, default_url, open_store
+from autotune.storage.objects import Objects, open_objects
+
+
+def lead(
+    job: Job,
+    layout: Layout,
+    variables: Mapping[str, str],
+    stop: Event,
+    say: Callable[[str], None],
+    address: str = "",
+) -> int:
+    """The whole study, or what is left of it: the exit code. Raises AutotuneError.
+
+    `address` is of the Ray cluster on whose nodes its trials run, if they don't run here.
+    """
+    objects = open_objects(job.s3, field=f"{layout.job}: s3")
+    with open_store(default_url(variables)) as store:
+        ending = _study(job, layout, variables, stop, say, store, objects, address)
+        if problem := study.send_rest(store, objects, job.run_id):
+            say(problem)
+        write_answer(store, job.run_id, layout)
+        has_begun = store.study(job.run_id) is not None
+    # Of the two minutes that a job has which is stopped, the report may take one.
+    if has_begun and not stop.is_set():
+        write_report(job.run_id, layout, variables, say)
+    if ending.failure:
+        with suppress(OSError):
+            layout.tell_failure(ending.failure)
+    send_results(objects, job.run_id, layout, ending, say)
+    return ending.code
+
+
+def _study(
+    job: Job,
+    layout: Layout,
+    variables: Mapping[str, str],
+    stop: Event,
+    say: Callable[[str], None],
+    store: Store,
+    objects: Objects,
+    address: str,
+) -> Ending:
+    status = study.restore(store, objects, job)
+    if status is StudyStatus.FINISHED:
+        say(f"run {job.run_id} has finished in an earlier job; its results are sent again")
+        return Ending(code=0)
+    words = study.command(job, goes_on=status is not None, address=address)
+    return study.run(words, layout, variables, stop)
