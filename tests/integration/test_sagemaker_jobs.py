@@ -24,7 +24,7 @@ from autotune.errors import CloudError, FieldError, UserError
 from autotune.machines import catalogued_place
 from autotune.model import Conclusion, Phase, StudyStatus
 from autotune.request import Request, build_space, build_target
-from autotune.sagemaker import checks, jobs
+from autotune.sagemaker import checks, jobs, submission
 from autotune.sagemaker import following as polling
 from autotune.storage import MemoryStore, default_url, open_store
 from autotune.storage.mirror import send_missing
@@ -175,6 +175,22 @@ def test_an_interrupted_run_goes_on_in_another_job_with_what_is_kept(
     with open_store(default_url()) as store:
         assert [job.name for job in store.jobs()][-1] == f"autotune-{run_id}-2"
         assert len(store.trials(run_id)) == 2
+
+
+def test_a_run_whose_job_was_refused_is_submitted_again(
+    aws: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(account: Any, request: Any) -> None:
+        raise CloudError("the account's quota doesn't allow this many instances")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(submission, "submit", refuse)
+        refused = call(*RUN, "--detach")
+    assert isinstance(refused.exception, CloudError)
+    run_id = re.search(r"run (\S+):", refused.stderr)[1]  # type: ignore[index]
+    assert f"autotune-{run_id}" not in names()
+    assert call("resume", run_id, "--detach").exit_code == 0
+    assert f"autotune-{run_id}-2" in names()
 
 
 def test_money_that_is_spent_ends_a_run(aws: Callable[[str], Any]) -> None:
