@@ -10,6 +10,8 @@ import pytest
 from psycopg import sql
 
 from autotune.storage import MemoryStore, Store, open_store
+from autotune.storage.mirrored import MirroredStore
+from autotune.storage.objects import FolderObjects
 from tests.postgres import PASSWORD, running_cluster
 
 POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.postgresql)
@@ -82,11 +84,14 @@ def postgres_store(postgres: Path) -> Iterator[Store]:
         yield opened
 
 
-@pytest.fixture(params=["memory", "sqlite", POSTGRESQL])
-def store(request: pytest.FixtureRequest, sqlite_url: str) -> Iterator[Store]:
+@pytest.fixture(params=["memory", "mirrored", "sqlite", POSTGRESQL])
+def store(request: pytest.FixtureRequest, sqlite_url: str, tmp_path: Path) -> Iterator[Store]:
     """An empty store of each kind."""
     if request.param == "memory":
         yield MemoryStore()
+    elif request.param == "mirrored":
+        with MirroredStore(MemoryStore(), FolderObjects(tmp_path / "mirror"), print) as opened:
+            yield opened
     elif request.param == "sqlite":
         with open_store(sqlite_url) as opened:
             yield opened
