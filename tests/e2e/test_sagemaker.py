@@ -43,7 +43,7 @@ def autotune(
 
 
 def received(environment: dict[str, str], prefix: str, folder: Path) -> Path:
-    """The channel `code` as SageMaker copies it, its wheel unpacked, its machine and time this one's."""
+    """The channel `code` as SageMaker copies it, its wheel unpacked, for this machine."""
     import boto3
 
     client = boto3.client(
@@ -60,7 +60,7 @@ def received(environment: dict[str, str], prefix: str, folder: Path) -> Path:
     # pip would put it into the environment of the tests.
     wheel.unlink()
     job = json.loads((folder / "job.json").read_text())
-    # Without GPUs a launch takes less: as long as GPUs need, a noisy machine would go on confirming.
+    # In the time that GPUs need, a noisy machine would go on confirming.
     for name, value in {"--instance": "local", "--budget": "12s"}.items():
         job["arguments"][job["arguments"].index(name) + 1] = value
     (folder / "job.json").write_text(json.dumps(job))
