@@ -74,7 +74,7 @@ class TimedSearcher(AutotuneSearcher):
         self.resident.append(resident_bytes())
 
 
-class Formula(tune.Trainable):
+class Formula(tune.Trainable):  # type: ignore[misc]  # Ray has no types
     """A speed that is each configuration's own, with 2 % of noise."""
 
     def setup(self, config: dict[str, Any]) -> None:
