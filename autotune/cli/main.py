@@ -15,6 +15,7 @@ from autotune.cli import (
     inspect,
     knobs,
     reporting,
+    resume,
     run,
     verify,
 )
@@ -32,7 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(run.run)
-app.command("resume")(run.resume)
+app.command("resume")(resume.resume)
 app.command("runs")(inspect.runs)
 app.command("show")(inspect.show)
 app.command("report")(reporting.report)

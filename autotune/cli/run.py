@@ -1,16 +1,12 @@
-"""`autotune run` and `resume`: run a study and print its answer."""
+"""`autotune run`: run a study and print its answer."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Annotated
-
-import typer
 
 from autotune.budget import Budget, seconds
 from autotune.cli.controller import control
-from autotune.cli.following import Following
-from autotune.cli.mirroring import open_run_store, study_to_resume
-from autotune.cli.on_ray import chosen_cluster, cluster_again, for_cluster
+from autotune.cli.mirroring import open_run_store
+from autotune.cli.on_ray import chosen_cluster, for_cluster
 from autotune.cli.on_sagemaker import Submission, for_job, run_in_job
 from autotune.cli.options import (
     AddressOption,
@@ -51,7 +47,6 @@ from autotune.cli.options import (
     names,
     output_path,
 )
-from autotune.cli.resume_job import jobs_of, resume_job
 from autotune.cli.sagemaker_options import (
     DetachOption,
     ImageOption,
@@ -61,23 +56,20 @@ from autotune.cli.sagemaker_options import (
     S3Option,
     SpotOption,
     chosen_sagemaker,
-    money,
 )
-from autotune.cli.saving import check_output, default_output, output_of
+from autotune.cli.saving import default_output
 from autotune.cli.script import print_commands, started_once, with_script
 from autotune.cli.simulated import check_recorded, chosen_landscape, on_landscape
 from autotune.cli.venue import Venue, venue
 from autotune.compose import (
     Launching,
     build_spec,
-    instance_sources,
-    landscape_of,
     new_study,
 )
 from autotune.errors import FieldError
 from autotune.exporters.files import check_writable
 from autotune.machines import LOCAL
-from autotune.model import Study, StudySpec, StudyStatus
+from autotune.model import StudySpec
 from autotune.request import Request, Spaces, all_notices, build_space, build_target
 from autotune.sagemaker.arguments import Asked
 from autotune.tracking.base import Tracker
@@ -266,81 +258,3 @@ def _study(
             storage=storage, mirror=mirror, format_=format_, using=nullcontext(use),
             notices=notices, launching=where.launching, trackers=trackers,
         )  # fmt: skip
-
-
-def resume(
-    run: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="A run id, the beginning of one, or 'latest'."),
-    ],
-    storage: StorageOption = None,
-    format_: FormatOption = Format.TABLE,
-    cold: ColdOption = False,
-    live: LiveOption = False,
-    share_machine: ShareOption = False,
-    executor: ExecutorOption = ExecutorName.LOCAL,
-    address: AddressOption = None,
-    parallel_trials: ParallelOption = None,
-    log_to: LogToOption = None,
-    mirror: MirrorOption = None,
-    max_cost: MaxCostOption = None,
-    detach: DetachOption = False,
-) -> None:
-    """Finish a run that was interrupted or killed; finished trials are kept."""
-    trackers = open_trackers(log_to or [])
-    with open_run_store(storage, mirror) as store:
-        if jobs := jobs_of(store, run):
-            resume_job(
-                jobs,
-                Following(store=store, storage=storage, format_=format_),
-                max_usd=money(max_cost),
-                detach=detach,
-                others={
-                    "--cold": cold,
-                    "--live": live,
-                    "--share-machine": share_machine,
-                    "--address": address,
-                    "--log-to": log_to,
-                    "--mirror": mirror,
-                },
-            )
-            return
-        for name, given in {"--max-cost": max_cost, "--detach": detach}.items():
-            if given:
-                raise FieldError(name, given, "is of runs in a SageMaker job")
-        study = study_to_resume(store, run)
-        if study.status is StudyStatus.FINISHED:
-            raise FieldError(
-                "RUN",
-                study.run_id,
-                "has finished: there is nothing to resume",
-                hint=f"see what it found with: autotune show {study.run_id}{_where(study)}",
-            )
-        target = study.spec.target
-        if not target.is_simulated:
-            check_output(study)
-        cluster = cluster_again(
-            study, executor, address, {"--live": live, "--share-machine": share_machine},
-            parallel_trials,
-        )  # fmt: skip
-        with venue(
-            target.instance,
-            instances=instance_sources(study),
-            launching=Launching(cold=cold, live=live),
-            landscape=landscape_of(study.spec) if target.is_simulated else None,
-            cluster=cluster,
-            workload=study.spec.own_workload,
-        ) as where:
-            control(
-                study, where.place, store,
-                storage=storage, mirror=mirror, format_=format_,
-                using=where.using(share=share_machine),
-                launching=where.launching, notices=where.notices, trackers=trackers,
-            )  # fmt: skip
-
-
-def _where(study: Study) -> str:
-    """Where the answer of a finished study is, which may have been killed before it wrote it."""
-    if study.spec.target.is_simulated:
-        return ""
-    return f"; its answer was written to {output_of(study)} if it is the one that is kept"
