@@ -108,10 +108,8 @@ def _submit(submission: Submission, account: "Account", plan: "Plan") -> None:
 
 def _checked_place(submission: Submission) -> Place:
     request, asked = submission.request, submission.asked
-    alone = {"SCRIPT": asked.script, "--live": asked.live}
-    for name, given in alone.items():
-        if given and submission.options.nodes > 1:
-            raise FieldError(name, str(given), "doesn't go with --nodes above 1")
+    if asked.live and submission.options.nodes > 1:
+        raise FieldError("--live", asked.live, "doesn't go with --nodes above 1")
     if asked.script and Path(asked.script[0]).is_absolute():
         raise FieldError(
             "SCRIPT", asked.script[0], "has to be relative to this folder, which goes along"

@@ -20,6 +20,7 @@ from autotune.storage.replay import apply_changes
 from autotune.storage.s3 import S3Objects
 from tests import netns
 from tests.aws import aws_environment, aws_server, make_bucket
+from tests.ray_hosts import ROOT
 from tests.sagemaker_container import Container, vanish, write_bundle
 
 pytestmark = pytest.mark.timeout(900)
@@ -29,6 +30,10 @@ JOB = {"format": 1, "run_id": RUN, "s3": f"s3://bucket/{PLACE}"}
 SIMULATED = ["--executor", "simulated", "--landscape", "rugged", "--trials", "30"]
 REAL = ["--instance", "local", "--workload", "tiny", "--nproc", "1", "--window", "0.05s",
         "--only", "accumulation_steps", "--trials", "1", "--budget", "60s"]  # fmt: skip
+SCRIPT = [*REAL, "--global-batch", "32", "--", "train.py", "--micro-batch", "{micro_batch}",
+          "--accumulate", "{accumulation_steps}"]  # fmt: skip
+WORK = {"train.py": (ROOT / "tests/scripts/train.py").read_text()}
+"""What the user's folder holds."""
 PATIENCE_S = 400.0
 
 
@@ -155,11 +160,11 @@ HOSTS = ("algo-1", "algo-2")
 
 @contextmanager
 def job_on(
-    hosts: Sequence[netns.Host], folder: Path, variables: dict[str, str]
+    hosts: Sequence[netns.Host], folder: Path, variables: dict[str, str], arguments: Sequence[str]
 ) -> Iterator[list[tuple[Container, "subprocess.Popen[str]"]]]:
     """A job with a container on each host."""
-    job = JOB | {"arguments": REAL, "nodes": 2, "token": "ab" * 32}
-    bundle = write_bundle(folder / "bundle", job)
+    job = JOB | {"arguments": list(arguments), "nodes": 2, "token": "ab" * 32}
+    bundle = write_bundle(folder / "bundle", job, WORK)
     with ExitStack() as stack:
         made = []
         for name, host in zip(HOSTS, hosts, strict=True):
@@ -179,8 +184,17 @@ def count(cloud: netns.Host, records: Records) -> int:
 
 
 @pytest.mark.netns
-@pytest.mark.parametrize("interrupted", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_two_hosts_tune_together(tmp_path: Path, interrupted: bool) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "interrupted"),
+    [
+        pytest.param(REAL, False, id="built-in"),
+        pytest.param(REAL, True, id="interrupted", marks=pytest.mark.long),
+        pytest.param(SCRIPT, False, id="script", marks=pytest.mark.long),
+    ],
+)
+def test_two_hosts_tune_together(
+    tmp_path: Path, arguments: Sequence[str], interrupted: bool
+) -> None:
     pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
     if reason := netns.why_not():
         pytest.skip(reason)
@@ -191,7 +205,7 @@ def test_two_hosts_tune_together(tmp_path: Path, interrupted: bool) -> None:
             url = stack.enter_context(aws_server(cloud.address))
             records = Records(make_bucket(url, "bucket"))
         if interrupted:
-            with job_on(hosts, tmp_path / "1", aws_environment(url)) as made:
+            with job_on(hosts, tmp_path / "1", aws_environment(url), arguments) as made:
                 eventually(lambda: count(cloud, records) >= 2, [one for one, _ in made])
                 # A spot instance's notice, and its end.
                 for _, process in made:
@@ -200,7 +214,7 @@ def test_two_hosts_tune_together(tmp_path: Path, interrupted: bool) -> None:
                 for _, process in made:
                     vanish(process)
         kept = count(cloud, records)
-        with job_on(hosts, tmp_path / "2", aws_environment(url)) as made:
+        with job_on(hosts, tmp_path / "2", aws_environment(url), arguments) as made:
             codes = [ends(process, container) for container, process in made]
         said = [container.log.read_text() for container, _ in made]
         assert codes == [0, 0], "\n".join(said)
