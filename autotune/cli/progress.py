@@ -69,16 +69,15 @@ class Progress(Observer):
         start = self._running.pop(trial.candidate).start
         if not self._running:
             self.close()
+        self.note(start, trial)
+        self._refresh()
+
+    def note(self, start: TrialStart, trial: Trial) -> None:
+        """The line of a trial that is over."""
         what = self._what(trial.number, start)
         self.say(f"{what}  {self._result(trial, start.remaining_s)}")
         if trial.left_behind:
             self.say(f"       left behind: {trial.left_behind}")
-        self._refresh()
-
-    def note(self, start: TrialStart, trial: Trial) -> None:
-        """The line of a trial that ran elsewhere, and is over."""
-        self._start = start
-        self.trial_ended(trial)
 
     def close(self) -> None:
         """Take the running lines away; an ended study leaves only whole ones."""

@@ -81,13 +81,13 @@ class InOrder(SearchStrategy):
 
 
 class StopsAfterSearch(Observer):
-    """More launches would be of what has been seen to work, and each takes long."""
+    """Confirming the answer would launch what has been seen to work again and again."""
 
     def __init__(self) -> None:
         self.cancel = Event()
 
     def trial_started(self, start: TrialStart) -> None:
-        if start.step.phase in AGAIN:
+        if start.step.phase is Phase.CONFIRM:
             self.cancel.set()
 
 
