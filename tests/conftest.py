@@ -16,7 +16,7 @@ REAL_TRIALS = ("e2e", "faults", "integration")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those first: of two processes none is to be left with a long file in the end."""
+    """Those first: none of the processes is to be left with a long file in the end."""
     here = Path(__file__).parent
     items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in REAL_TRIALS)
 
