@@ -18,8 +18,9 @@ from autotune.executors.ray.survey import survey
 
 AUTO = "auto"
 ATTEMPTS = 3
-_NOT_STARTED = "Starting Ray client server failed"
-"""What a cluster says to `ray://` now and then (Ray 2.60), and no longer when asked again."""
+_PASSING = ("Starting Ray client server failed", "ZombieProcess")
+"""What a cluster says to `ray://` now and then (Ray 2.60), and no longer when asked again: it has
+a process for each client, and looks at others that may just be ending."""
 _TOO_LARGE = "exceeds the maximum size"
 """Of a folder, in Ray's message."""
 
@@ -48,7 +49,7 @@ def _connect(address: str, folder: str) -> Any:
         try:
             return _init(address, folder)
         except (ConnectionError, RayError, RuntimeError, ValueError) as error:
-            if left == 1 or _NOT_STARTED not in str(error):
+            if left == 1 or not any(text in str(error) for text in _PASSING):
                 raise _refusal(error, address, folder) from None
     return None
 
