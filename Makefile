@@ -21,8 +21,8 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile $(PIP_ARGS) --constraint constraints.txt
 
 # Files stay whole: their tests share what is expensive. tests/conftest.py has their order.
-# Three on two cores: a third of the time is spent waiting.
-PYTEST := $(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "not long"
+# More processes than cores would make studies too noisy to tell anything apart.
+PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not long"
 
 .PHONY: run test test-long cov check lint types clean
 .DELETE_ON_ERROR:
