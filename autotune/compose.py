@@ -124,6 +124,7 @@ def find_study(store: Store, run: str) -> Study:
     if not found and (unreadable := [e for e in broken if run and e.key.startswith(run)]):
         raise unreadable[0]
     if not found:
+        _check_submitted(store, run)
         rule = "is no run in this store" if ids else "can't be found: this store has no runs"
         raise FieldError("RUN", run, rule, alternatives=ids[-10:])
     if len(found) > 1:
@@ -131,6 +132,16 @@ def find_study(store: Store, run: str) -> Study:
             "RUN", run, "fits more than one run", alternatives=[s.run_id for s in found]
         )
     return found[0]
+
+
+def _check_submitted(store: Store, run: str) -> None:
+    """Raise FieldError if `run` is one in a job of which nothing has come yet."""
+    ids = {job.run_id for job in store.jobs(lambda _: None) if run and job.run_id.startswith(run)}
+    for run_id in sorted(ids):
+        raise FieldError(
+            "RUN", run_id, "is submitted as a job, and nothing of it has come yet",
+            hint=f"follow it with: autotune resume {run_id}",
+        )  # fmt: skip
 
 
 def runner(

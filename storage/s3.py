@@ -1,5 +1,6 @@
 """Objects in Amazon S3, or in what speaks its protocol (AWS_ENDPOINT_URL_S3)."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -89,6 +90,14 @@ class S3Objects(Objects):
             raise OutageError(f"{place}: {error}") from error
 
 
+def session(region: str | None = None) -> Any:
+    """A session of boto3 in `region`, else where AWS_REGION says: boto3 itself doesn't read that.
+
+    The AWS command line and all other SDKs do. Raises BotoCoreError for files it can't read.
+    """
+    return boto3.Session(region_name=region or os.environ.get("AWS_REGION") or None)
+
+
 class _AbsentError(StorageError):
     """There is no such object."""
 
@@ -104,7 +113,7 @@ def _client(place: str) -> Any:
         retries={"mode": "standard", "max_attempts": 3},
     )
     try:
-        return boto3.Session().client("s3", config=settings)
+        return session().client("s3", config=settings)
     except (BotoCoreError, ValueError) as error:
         raise UserError(f"{place}: {error}") from None
 

@@ -1,6 +1,6 @@
 """What `autotune run --executor sagemaker` does: check everything, submit one job, follow it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,10 +70,11 @@ def run_in_job(submission: Submission, *, dry_run: bool) -> None:
     plan, notices = _planned(submission, account, only_shown=dry_run)
     for notice in notices:
         _say(f"notice: {notice}")
+    work = _work(submission)
     if dry_run:
         print_json(plan.checked())
     else:
-        _submit(submission, account, plan)
+        _submit(submission, account, plan, work)
 
 
 def _planned(
@@ -92,14 +93,16 @@ def _planned(
     return plan, [*notices, *more]
 
 
-def _submit(submission: Submission, account: "Account", plan: "Plan") -> None:
+def _submit(
+    submission: Submission, account: "Account", plan: "Plan", work: Mapping[str, bytes]
+) -> None:
     from autotune.sagemaker.submission import submit_new  # noqa: PLC0415
 
     with open_store(submission.storage or default_url()) as store:
         following = Following(store=store, storage=submission.storage, format_=submission.format_)
-        _say(f"run {plan.request.run_id}: {plan.described}; {plan.request.s3}")
-        job = submit_new(account, plan, store, _work(submission), submission.request.workload)
-        _say(f"job {job.name} is submitted in {job.region}")
+        _say(plan.described)
+        job = submit_new(account, plan, store, work, submission.request.workload)
+        _say(f"run {job.run_id}: job {job.name} is submitted in {job.region}; {job.s3}")
         if submission.options.detach:
             _say(f"follow it with: {following.resume_command(job.run_id)}")
         else:

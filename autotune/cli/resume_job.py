@@ -6,6 +6,7 @@ from dataclasses import replace
 import typer
 
 from autotune.cli.following import Following, follow_job
+from autotune.cli.render import duration_text
 from autotune.errors import FieldError
 from autotune.model import Job, StudyStatus
 from autotune.sagemaker.installed import check_installed
@@ -61,10 +62,18 @@ def resume_job(
     if state is None or (state.has_ended and not _is_finished(last)):
         wanted = [replace(job, max_cost_usd=max_usd or job.max_cost_usd) for job in jobs]
         last = submit_again(account, wanted, following.store)
-        typer.echo(f"run {last.run_id}: goes on in job {last.name}", err=True)
+        why = "was never submitted" if state is None else f"has ended ({state.status})"
+        typer.echo(
+            f"job {jobs[-1].name} {why}; {last.described}\n"
+            f"run {last.run_id}: goes on in job {last.name}, for at most "
+            f"{duration_text(last.max_runtime_s)}",
+            err=True,
+        )
     elif max_usd is not None:
         raise FieldError("--max-cost", f"{max_usd:g}usd", f"comes too late for job {last.name}")
-    if not detach:
+    if detach:
+        typer.echo(f"follow it with: {following.resume_command(last.run_id)}", err=True)
+    else:
         follow_job(account, last, following)
 
 

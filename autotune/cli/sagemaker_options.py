@@ -1,5 +1,6 @@
 """The options of `--executor sagemaker`, and what was asked for with them."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,6 +13,8 @@ from autotune.errors import FieldError
 from autotune.sagemaker.wishes import Wishes
 
 _WITH = "With --executor sagemaker:"
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+"""Source: Amazon S3 User Guide, general purpose bucket naming rules."""
 RoleOption = Annotated[
     str | None,
     typer.Option(
@@ -120,7 +123,9 @@ def wishes_of(
 ) -> Wishes:
     """What the texts of these options come to. Raises FieldError."""
     if spot and keep_alive:
-        raise FieldError("--keep-alive", keep_alive, "doesn't go with --spot")
+        raise FieldError(
+            "--keep-alive", keep_alive, "doesn't go with --spot: SageMaker keeps no spot instances"
+        )
     return Wishes(
         role=role,
         image=image,
@@ -135,7 +140,7 @@ def money(text: str | None) -> float | None:
     """Dollars in 200usd. Raises FieldError for anything else."""
     if text is None:
         return None
-    rule = "has to be a sum above 0, such as 200usd"
+    rule = "has to be a sum above 0 with its currency, such as 200usd"
     if not text.strip().lower().endswith("usd"):
         raise FieldError("--max-cost", text, rule)
     try:
@@ -155,6 +160,10 @@ def _keep_alive(text: str | None) -> int | None:
 def _place(text: str | None) -> str | None:
     if text is None:
         return None
-    if not text.startswith("s3://") or not text.removeprefix("s3://").partition("/")[0]:
-        raise FieldError("--s3", text, "has to be s3://BUCKET/PREFIX")
+    scheme, _, rest = text.partition("://")
+    if scheme != "s3" or not _BUCKET.fullmatch(rest.partition("/")[0]):
+        raise FieldError(
+            "--s3", text, "has to be s3://BUCKET/PREFIX, the bucket in 3 to 63 small letters, "
+            "digits, dots and hyphens",
+        )  # fmt: skip
     return text.rstrip("/")

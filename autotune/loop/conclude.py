@@ -49,8 +49,11 @@ class Decision:
     """Whose ratio it is: the winner, or the finalist that came closest."""
 
 
-def decide(plan: Plan, ledger: Ledger, device: DeviceKind) -> Decision:
-    """The decision that the trials allow."""
+def decide(plan: Plan, ledger: Ledger, device: DeviceKind, exhausted: str = "") -> Decision:
+    """The decision that the trials allow.
+
+    `exhausted` says, as a clause, why the search had nothing left to propose; empty if it had.
+    """
     if diverges(ledger):
         return _diverges(plan, ledger)
     if failure := hopeless(ledger.trials):
@@ -60,12 +63,12 @@ def decide(plan: Plan, ledger: Ledger, device: DeviceKind) -> Decision:
     if is_too_noisy(ledger):
         return _keep(plan, _too_noisy(ledger))
     finalists = plan.finalists(ledger)
-    if not ledger.searched and plan.spec.budget_s is not None:
+    if not (ledger.searched or exhausted) and plan.spec.budget_s is not None:
         return _untried(plan, ledger)
     if ledger.refuted and not ledger.confirmations:
         return _refuted(plan, ledger, device)
     if not finalists:
-        return _keep(plan, _nothing_close(plan, ledger))
+        return _keep(plan, _nothing_close(plan, ledger, exhausted))
     rounds = plan.complete_rounds(ledger)
     if len(rounds[plan.baseline]) < LEAST_ROUNDS:
         return _unconfirmed(plan, ledger, finalists[0])
@@ -225,10 +228,11 @@ def _unconfirmed(plan: Plan, ledger: Ledger, best: Candidate) -> Decision:
     )
 
 
-def _nothing_close(plan: Plan, ledger: Ledger) -> str:
+def _nothing_close(plan: Plan, ledger: Ledger, exhausted: str) -> str:
     count = len(ledger.searched)
     if not count:
-        return "there was no time, or no other candidate, to try"
+        why = exhausted or "no time was left"
+        return f"nothing else was launched: {why}"
     rates = [math.log(score(m).samples_per_second) for t in ledger.searched if (m := timed(t))]
     if not rates:
         return f"none of the other {count} candidates worked"

@@ -85,7 +85,9 @@ class Stepwise:
     def decision(self) -> Decision:
         """What the trials so far allow to say."""
         if self.is_over:
-            return decide(self._course.plan, self._ledger, self._space.facts.device)
+            plan, proposals = self._course.plan, self._course.proposals
+            exhausted = plan.strategy.exhausted if proposals.exhausted else ""
+            return decide(plan, self._ledger, self._space.facts.device, exhausted)
         return decide_early(self._course.plan, self._ledger, "the study hasn't ended")
 
     @property

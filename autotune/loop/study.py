@@ -230,14 +230,14 @@ class StudyRunner:
     ) -> StudyEnd:
         plan, ledger, proposals = course.plan, course.ledger, course.proposals
         is_stuck = streak is not None
+        exhausted = self.strategy.exhausted if proposals.exhausted else ""
         if interrupted:
             decision = decide_early(plan, ledger, "interrupted")
         elif is_stuck:
             why = f"stopped, since trials can't be run here: {streak}"
             decision = decide_early(plan, ledger, why)
         else:
-            decision = decide(plan, ledger, self.space.facts.device)
-        exhausted = self.strategy.exhausted if proposals.exhausted else ""
+            decision = decide(plan, ledger, self.space.facts.device, exhausted)
         found = decision.conclusion is not Conclusion.NO_CANDIDATE
         best = None
         if found and not plan.spec.target.is_simulated:

@@ -3,11 +3,11 @@
 from functools import cached_property
 from typing import Any
 
-import boto3
 from botocore.config import Config
 
 from autotune.errors import UserError
 from autotune.sagemaker.aws_errors import aws_errors
+from autotune.storage.s3 import session
 
 ROLE = "autotune-sagemaker"
 """The role's name in docs/sagemaker.md."""
@@ -23,7 +23,7 @@ class Account:
 
     def __init__(self, region: str | None = None) -> None:
         with aws_errors("AWS"):
-            self._session = boto3.Session(region_name=region)
+            self._session = session(region)
             self.region: str | None = self._session.region_name
         self._clients: dict[str, Any] = {}
 

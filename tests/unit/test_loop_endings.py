@@ -57,6 +57,13 @@ def test_the_search_says_why_it_ended() -> None:
     assert tried.search_ended == "every candidate was tried"
 
 
+def test_time_is_not_blamed_where_there_is_nothing_to_try() -> None:
+    end, trials, _ = run(equal, max_trials=None, budget_s=600.0, search="grid", knobs=[])
+    assert {trial.phase for trial in trials} == {Phase.BASELINE}
+    assert end.decision.conclusion is Conclusion.KEEP_DEFAULTS
+    assert end.decision.reason == "nothing else was launched: every candidate was tried"
+
+
 @pytest.mark.parametrize("noise", [0.005, 0.04])
 def test_confirmation_has_as_many_rounds_as_the_noise_asks_for(noise: float) -> None:
     def a_little_better(settings: TrainingSettings) -> float:

@@ -1,5 +1,6 @@
 """Which nodes of a Ray cluster a study takes, by what Ray says of them."""
 
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from autotune.cli.on_ray import ClusterOptions, chosen_cluster, for_cluster
 from autotune.cli.options import ExecutorName
-from autotune.errors import FieldError, UserError
+from autotune.errors import ExecutorError, FieldError, UserError
 from autotune.executors.rank_environment import carried_environment
 from autotune.model import Machine
 from autotune.request import Request
@@ -179,6 +180,22 @@ def test_a_request_holds_only_what_ranks_elsewhere_will_see() -> None:
     around = {"OMP_NUM_THREADS": "1", "NCCL_ALGO": "Ring"}
     request = for_cluster(Request(environment=around), options)
     assert (request.environment, request.assumed) == ({"NCCL_ALGO": "Ring"}, {"nodes": "2"})
+
+
+@pytest.mark.parametrize("variable", [False, True])
+def test_where_nobody_listens_is_found_out_without_ray(
+    monkeypatch: pytest.MonkeyPatch, variable: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    monkeypatch.setattr(cluster.ray, "init", lambda **_: pytest.fail("Ray waits for minutes"))
+    if variable:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+    with (
+        pytest.raises(ExecutorError, match=f"no Ray cluster answers at '{address}'"),
+        cluster.connected(cluster.AUTO if variable else address, folder=""),
+    ):
+        pass
 
 
 def test_without_ray_it_is_said_what_to_install() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from autotune.cli.main import app
 from autotune.errors import FieldError, UserError
+from autotune.sagemaker.account import Account
 from autotune.sagemaker.cost import cost_of
 from autotune.sagemaker.image import nearest
 from autotune.sagemaker.limits import check_request, training_instances
@@ -80,6 +82,7 @@ def test_a_dry_run_prints_a_request_that_botocore_validates(
         (["--instance", "p4d.24xlarge", "--share-machine"], "doesn't go with"),
         (["--instance", "p4d.24xlarge", "--nodes", "2", "--live"], "--nodes above 1"),
         (["--instance", "p4d.24xlarge", "--s3", "bucket/x"], "has to be s3://BUCKET/PREFIX"),
+        (["--instance", "p4d.24xlarge", "--s3", "s3://Bucket/x"], "small letters"),
         (["--instance", "p4d.24xlarge", "--role", "autotune"], "RoleArn"),
         (["--instance", "p4d.24xlarge", "--", __file__], "has to be relative to this folder"),
     ],
@@ -91,6 +94,28 @@ def test_what_a_job_would_refuse_is_refused_before_it_is_sent(
     done = CliRunner().invoke(app, [*RUN, *words])
     assert isinstance(done.exception, UserError), done.output
     assert message in str(done.exception)
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_what_is_too_large_to_send_is_refused_before_a_request_is_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("autotune.sagemaker.work_files.MOST_FILES", 1)
+    for name in ("train.py", "data.bin"):
+        (tmp_path / name).touch()
+    words = ["--instance", "p4d.24xlarge", "--image", IMAGE, "--dry-run", "--", "train.py"]
+    done = CliRunner().invoke(app, [*RUN, *words])
+    assert "holds more than 1 files" in str(done.exception)
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_the_region_is_the_one_that_aws_own_command_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
+    assert Account().region == "eu-north-1"
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    assert Account().region == "eu-west-3"
+    assert Account("us-east-2").region == "us-east-2"
 
 
 def test_options_of_the_job_need_its_executor() -> None:

@@ -1,6 +1,7 @@
 """A connection to a Ray cluster, and which of its nodes a study can have."""
 
 import os
+import socket
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from autotune.executors.ray.survey import survey
 
 AUTO = "auto"
 ATTEMPTS = 3
+ANSWER_S = 10.0
 _PASSING = ("Starting Ray client server failed", "ZombieProcess")
 """What a cluster says to `ray://` now and then (Ray 2.60), and no longer when asked again: it has
 a process for each client, and looks at others that may just be ending."""
@@ -45,6 +47,7 @@ def connected(address: str, *, folder: str) -> Iterator[str]:
 
 def _connect(address: str, folder: str) -> Any:
     """What `ray.init` returns. Raises ExecutorError."""
+    _check_answers(address, folder)
     for left in range(ATTEMPTS, 0, -1):
         try:
             return _init(address, folder)
@@ -52,6 +55,18 @@ def _connect(address: str, folder: str) -> Any:
             if left == 1 or not any(text in str(error) for text in _PASSING):
                 raise _refusal(error, address, folder) from None
     return None
+
+
+def _check_answers(address: str, folder: str) -> None:
+    """Raise ExecutorError if nobody listens at HOST:PORT, for which Ray would wait for minutes."""
+    wanted = os.environ.get("RAY_ADDRESS", "") if address == AUTO else address
+    host, _, port = wanted.rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise _refusal(error, wanted, folder) from None
 
 
 def _init(address: str, folder: str) -> Any:
