@@ -58,6 +58,8 @@ class Mirror:
                 f"{self._objects.place}: not everything was sent there; the store has it, and "
                 "resuming the run sends it"
             )
+        elif self._other is not None:
+            self._say(str(self._other))
 
     def _work(self) -> None:
         try:

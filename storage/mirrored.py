@@ -18,7 +18,7 @@ from autotune.storage.folder import check_run_id
 from autotune.storage.lease import Lease, Owner
 from autotune.storage.mirror import Mirror
 from autotune.storage.objects import OPTION, Objects
-from autotune.storage.replay import apply_changes
+from autotune.storage.replay import apply_known, fold
 
 
 class MirroredStore(Store):
@@ -33,13 +33,18 @@ class MirroredStore(Store):
         self._say = say
         self._mirrors: dict[str, Mirror] = {}
 
-    def restore(self, run_id: str) -> bool:
+    def restore(self, run_id: str, check: Callable[[Study], None] = lambda _: None) -> bool:
         """Add what the mirror has of a run to the store: whether it has anything.
 
-        Raises FieldError for what is no run id, and StorageError for a mirror that can't be read.
+        `check` may refuse the study before. Raises FieldError for what is no run id, StorageError
+        for a mirror that can't be read, and as `check` does.
         """
         check_run_id(run_id)
-        return apply_changes(self._store, read_changes(self._root.within(run_id), run_id)) > 0
+        known = fold(read_changes(self._root.within(run_id), run_id))
+        if known.study is not None:
+            check(known.study)
+        apply_known(self._store, known)
+        return known.last > 0
 
     def add_study(self, study: Study) -> None:
         # Here, where a mirror that can't be used still ends the command.

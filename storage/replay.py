@@ -67,6 +67,8 @@ def apply_known(store: Store, known: Known) -> None:
     """As `apply_changes`."""
     if known.study is not None:
         _add_study(store, known.study)
+    if known.best is not None:
+        _check_target(store, known.best)
     for trial in known.trials:
         store.add_trial(trial)
     if known.best is not None:
@@ -99,6 +101,13 @@ def _add_study(store: Store, study: Study) -> None:
         store.add_study(study)
     elif not same_content(_as_asked(there), _as_asked(study)):
         raise StorageError(f"{describe(study)} is in the store already, with other content")
+
+
+def _check_target(store: Store, best: BestConfiguration) -> None:
+    """Raise StorageError for an answer to another question than its study asked."""
+    study = store.study(best.run_id)
+    if study is None or study.spec.target != best.target:
+        raise StorageError(f"run {best.run_id!r}: its answer is for another target than the run's")
 
 
 def _as_asked(study: Study) -> Study:

@@ -1,8 +1,10 @@
 """What `--mirror` does to `autotune run` and `resume`: the store they open."""
 
+from functools import partial
+
 from autotune.cli.progress import Progress
 from autotune.compose import find_study
-from autotune.errors import FieldError
+from autotune.errors import UserError
 from autotune.model import Study
 from autotune.storage import Store, default_url, open_store
 from autotune.storage.mirrored import MirroredStore
@@ -19,16 +21,28 @@ def open_run_store(storage: str | None, mirror: str | None) -> Store:
     return store if objects is None else MirroredStore(store, objects, Progress().say)
 
 
-def study_to_resume(store: Store, run: str) -> Study:
-    """As `find_study`, with what a mirror has of the run and the store has not."""
+def study_to_resume(store: Store, run: str, *, trusted: bool) -> Study:
+    """As `find_study`, with what a mirror has of the run and the store has not.
+
+    A run that only the mirror knows doesn't decide which code is started, unless it is `trusted`.
+    """
     if not isinstance(store, MirroredStore):
         return find_study(store, run)
-    try:
-        run_id = find_study(store, run).run_id
-    except FieldError:
-        # Another machine's store may have had it.
-        if not store.restore(run):
-            raise
+    # Another machine's store may have had it: its whole name goes before the beginning of ours.
+    if store.study(run) is None and store.restore(run, partial(_check_code, trusted=trusted)):
         return find_study(store, run)
+    run_id = find_study(store, run).run_id
     store.restore(run_id)
     return find_study(store, run_id)
+
+
+def _check_code(study: Study, *, trusted: bool) -> None:
+    """Raise UserError for a study that would have code started that nobody here named."""
+    own = study.spec.own_workload
+    if own is None or trusted:
+        return
+    what = own.script.command(own.script.arguments) if own.script else study.spec.target.workload
+    raise UserError(
+        f"run {study.run_id}: comes from the mirror, and names code to start: {what}",
+        hint="if that is yours: --trust-script",
+    )

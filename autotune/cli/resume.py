@@ -47,6 +47,13 @@ def resume(
     parallel_trials: ParallelOption = None,
     log_to: LogToOption = None,
     mirror: MirrorOption = None,
+    trust_script: Annotated[
+        bool,
+        typer.Option(
+            "--trust-script",
+            help="Start the script or workload that a run names which only the mirror knows.",
+        ),
+    ] = False,
     max_cost: MaxCostOption = None,
     detach: DetachOption = False,
 ) -> None:
@@ -72,7 +79,7 @@ def resume(
         for name, given in {"--max-cost": max_cost, "--detach": detach}.items():
             if given:
                 raise FieldError(name, given, "is of runs in a SageMaker job")
-        study = study_to_resume(store, run)
+        study = study_to_resume(store, run, trusted=trust_script)
         if study.status is StudyStatus.FINISHED:
             raise FieldError(
                 "RUN",

@@ -47,10 +47,12 @@ def check_output(study: Study) -> None:
 
 def default_output(target: Target) -> Path:
     """Where the YAML for `target` is saved when the user names no file."""
-    workload = re.sub(r"[^\w.-]+", "-", target.workload)
+    # Neither may lead out of the folder: a database, or a mirror, may name anything.
+    instance, workload = (
+        re.sub(r"[^\w.-]+", "-", name) for name in (target.instance, target.workload)
+    )
     return Path("best") / (
-        f"{target.instance}-{workload}-n{target.nodes}x{target.ranks_per_node}"
-        f"-b{target.global_batch}.yaml"
+        f"{instance}-{workload}-n{target.nodes}x{target.ranks_per_node}-b{target.global_batch}.yaml"
     )
 
 

@@ -78,3 +78,9 @@ def test_a_resumed_study_keeps_who_shared_the_machine_before(store: Store) -> No
 def test_nothing_found_is_nothing_saved(store: Store, here: Path) -> None:
     assert save_file(WIDE, store, None).path is None
     assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["/etc/x", "../../x", "a/../../x"])
+def test_no_name_leads_out_of_the_folder(name: str) -> None:
+    for target in (replace(TARGET, instance=name), replace(TARGET, workload=name)):
+        assert default_output(target).parent == Path("best")

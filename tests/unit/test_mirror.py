@@ -2,22 +2,32 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
 import pytest
 
-from autotune.errors import FieldError, LeaseLostError, OutageError, StorageError, UnreadableError
-from autotune.model import Conclusion, StudyStatus
+from autotune.cli.mirroring import study_to_resume
+from autotune.errors import (
+    FieldError,
+    LeaseLostError,
+    OutageError,
+    StorageError,
+    UnreadableError,
+    UserError,
+)
+from autotune.model import Conclusion, Script, StudyStatus, UserWorkload
 from autotune.storage import MemoryStore, Store
 from autotune.storage.changes import FOLDER, Change, Status, read_changes
 from autotune.storage.lease import Owner
-from autotune.storage.mirror import send_missing
+from autotune.storage.mirror import put_next, send_missing
 from autotune.storage.mirrored import MirroredStore
 from autotune.storage.objects import FolderObjects, Objects
 from autotune.storage.replay import apply_changes, fold
-from tests.conformance.records import a_best, a_study, a_trial, same
+from tests.conformance.records import a_best, a_study, a_target, a_trial, same
 
 ME = Owner(token="me", host="h", pid=1)
 
@@ -142,6 +152,62 @@ def test_another_machine_goes_on_with_a_run(opened: Open, run: FolderObjects) ->
     second.close()
     assert kinds(run) == ["study", "trial", "trial"]
     assert not second.restore("other")
+
+
+OWN = UserWorkload(
+    name="train.py", parameters=1, blocks=0, block="", global_batch=8, module="",
+    script=Script(program="train.py", folder="/somewhere", arguments=("--lr", "3")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("beginning", [False, True])
+def test_code_that_only_a_mirror_names_is_not_started_unasked(
+    opened: Open, run: FolderObjects, beginning: bool
+) -> None:
+    theirs, store = MemoryStore(), opened()
+    theirs.add_study(a_study(spec=replace(a_study().spec, own_workload=OWN)))
+    send_missing(theirs, run, "r")
+    if beginning:
+        store.add_study(a_study("r2"))  # which "r" would mean, if the mirror had none of that name
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"names code to start: train\.py --lr 3") as raised:
+            study_to_resume(store, "r", trusted=False)
+        assert "--trust-script" in raised.value.hint
+        assert store.study("r") is None, "else the next resume would start it"
+    assert study_to_resume(store, "r", trusted=True).run_id == "r"
+
+
+def test_an_answer_to_another_question_is_not_taken(run: FolderObjects) -> None:
+    theirs, ours = MemoryStore(), MemoryStore()
+    theirs.add_study(a_study())
+    known = send_missing(theirs, run, "r")
+    put_next(run, known, a_best(run_id="r", target=a_target(workload="bert-large")))
+    with pytest.raises(StorageError, match="is for another target"):
+        apply_changes(ours, read_changes(run, "r"))
+    assert not ours.bests()
+
+
+@pytest.mark.parametrize("change", [{"seconds": math.nan}, {"seconds": -1.0}, {"number": -5}])
+def test_a_trial_that_cannot_be_is_named(run: FolderObjects, change: dict[str, float]) -> None:
+    first = Change(number=1, record=a_trial())
+    data = json.loads(first.to_bytes())
+    data["record"] |= change
+    run.put(first.name, json.dumps(data).encode())
+    with pytest.raises(UnreadableError, match=f"{next(iter(change))}: .* has to be"):
+        list(read_changes(run, "r"))
+
+
+def test_another_writer_is_told_of_at_the_end_too(
+    opened: Open, run: FolderObjects, said: list[str]
+) -> None:
+    store = opened()
+    written(store, run)
+    while not (known := fold(read_changes(run, "r"))).status:
+        Event().wait(0.01)
+    put_next(run, known, Status(run_id="r", status=StudyStatus.RUNNING))
+    store.update_study("r", status=StudyStatus.INTERRUPTED, holder="me")
+    store.close()
+    assert "another process works on run 'r'" in said[-1]
 
 
 def test_what_a_killed_controller_didnt_send_is_sent_later(

@@ -1,8 +1,11 @@
 """What a training job's hosts make of what SageMaker and the client tell them."""
 
 import json
+import os
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -88,6 +91,10 @@ def write_job(folder: Path, **changes: Any) -> Path:
     path = folder / "job.json"
     path.write_text(json.dumps(JOB | changes))
     return path
+
+
+def test_a_job_may_have_no_arguments(tmp_path: Path) -> None:
+    assert read_job(write_job(tmp_path, arguments=[])).options == ()
 
 
 def test_a_job_is_what_its_file_says(tmp_path: Path) -> None:
@@ -280,11 +287,38 @@ def test_the_entrypoint_installs_the_wheel_and_nothing_of_torch(
     assert asked[1] == ("install", "--no-deps", "--no-index", str(wheel))
 
 
-def test_pips_failure_is_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "HERE", tmp_path)
-    monkeypatch.setattr(start, "ROOT", tmp_path / "ml")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    (tmp_path / "requirements.txt").write_text("there-is-no-such-thing==7\n")
-    assert start.main() == 1
+def started(code: Path, **variables: str) -> "subprocess.Popen[bytes]":
+    """The entrypoint in `code`, where something is to be installed, with its root beside it."""
+    code.mkdir()
+    shutil.copy(start.__file__, code)
+    (code / "requirements.txt").write_text("there-is-no-such-thing==7\n")
+    environment = {**os.environ, "AUTOTUNE_SAGEMAKER_ROOT": str(code.parent / "ml"), **variables}
+    return subprocess.Popen([sys.executable, str(code / "start.py")], env=environment)
+
+
+def test_pips_failure_is_the_jobs(tmp_path: Path) -> None:
+    assert started(tmp_path / "code", PIP_NO_INDEX="1").wait(60) == 1
     failure = (tmp_path / "ml" / "output" / "failure").read_text()
     assert "No matching distribution found for there-is-no-such-thing==7" in failure
+
+
+def test_a_job_that_is_stopped_while_pip_installs_starts_nothing(tmp_path: Path) -> None:
+    (tmp_path / "pip").mkdir()
+    (tmp_path / "pip" / "__init__.py").touch()
+    (tmp_path / "pip" / "__main__.py").write_text(
+        "import os, sys, time\n"
+        "open(os.environ['PIP_IS'] + '-', 'w').write(str(os.getpid()))\n"
+        "os.rename(os.environ['PIP_IS'] + '-', os.environ['PIP_IS'])\n"
+        "time.sleep(600)\n"
+    )
+    there = tmp_path / "there"
+    with started(tmp_path / "code", PYTHONPATH=str(tmp_path), PIP_IS=str(there)) as process:
+        deadline = time.monotonic() + 60
+        while not there.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert int(there.read_text()) not in living_processes()
+    failure = (tmp_path / "ml" / "output" / "failure").read_text()
+    assert "stopped by SIGTERM while the container was set up" in failure

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from autotune.errors import FieldError, UserError
@@ -47,7 +48,7 @@ class Job:
             raise FieldError(
                 "token", "…", f"has to have {_LEAST_TOKEN} characters for {self.nodes} nodes"
             )
-        for word, value in zip(self.options, (*self.options[1:], ""), strict=True):
+        for word, value in pairwise((*self.options, "")):
             name = word.partition("=")[0]
             if name in _OURS or (name == _SIMULATED[0] and (word, value) != _SIMULATED):
                 raise FieldError("arguments", word, "is set by the job itself")

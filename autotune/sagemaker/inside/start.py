@@ -27,15 +27,31 @@ class InstallError(Exception):
     """pip failed; with the end of what it said."""
 
 
+class StoppedError(Exception):
+    """The container was told to end; with the signal's name."""
+
+
 def main() -> int:
     """Install, run, and give the exit code that the container ends with."""
+    for number in _PASSED_ON:
+        # The first process of a container has no default for them: they would be ignored.
+        signal.signal(number, stop)
     try:
         install()
         copy_work()
+    except StoppedError as error:
+        tell_failure(f"stopped by {error} while the container was set up; nothing was started")
+        return 128 + signal.SIGTERM
     except (InstallError, OSError) as error:
         tell_failure(f"autotune couldn't be set up in the container: {error}")
         return 1
     return supervise([sys.executable, "-m", "autotune.sagemaker.inside"])
+
+
+def stop(number: int, frame: "FrameType | None") -> None:
+    """What a signal does before autotune runs; pip is ended with it. Raises StoppedError."""
+    del frame
+    raise StoppedError(signal.Signals(number).name)
 
 
 def install() -> None:
