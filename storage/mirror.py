@@ -114,7 +114,7 @@ def put_next(objects: Objects, known: Known, record: Record) -> Known:
         raise LeaseLostError(
             f"{objects.place}/{change.name}: another process works on run {record.run_id!r} and "
             "writes there, so this one writes no more",
-            hint=f"follow the other one, or resume with: autotune resume {record.run_id}",
+            hint="follow the other one; what only this machine has of the run stays in its store",
         )
     return known.plus(record)
 
