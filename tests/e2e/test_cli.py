@@ -133,7 +133,7 @@ def processes_of(parent: int) -> list[int]:
     return found[1:]
 
 
-def wait_for_ranks(parent: int, timeout_s: float = 60) -> list[int]:
+def wait_for_ranks(parent: int, timeout_s: float = 180) -> list[int]:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         # The process they are forked from, the one that watches over their end, and the ranks.

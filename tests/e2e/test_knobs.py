@@ -238,4 +238,6 @@ def test_a_run_with_a_file_of_its_own(tmp_path: Path) -> None:
     assert shown["study"]["spec"]["space"] == "own.yaml"
     assert shown["study"]["spec"]["space_text"] == OWN
     tried = [trial["settings"]["batch"]["accumulation_steps"] for trial in shown["trials"]]
-    assert tried[:4] == [1, 1, 1, 16]
+    assert tried[:3] == [1, 1, 1]
+    # On a busy machine the baseline may be launched again before.
+    assert next(steps for steps in tried if steps != 1) == 16
