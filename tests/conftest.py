@@ -33,6 +33,7 @@ def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         # Processes of Ray may write to the last.
         TemporaryDirectory(prefix="at-", dir="/tmp", ignore_cleanup_errors=True) as name,
     ):
+        Path(name).chmod(0o711)  # some tests start programs as another user
         patch.setitem(os.environ, "TMPDIR", name)
         patch.setattr("tempfile.tempdir", name)
         yield Path(name)

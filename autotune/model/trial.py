@@ -107,12 +107,6 @@ class Trial:
     left_behind: str = ""
     """Processes, memory or files that outlived it, and what became of them; empty if none did."""
 
-    def __post_init__(self) -> None:
-        if self.number < 0:
-            raise FieldError("number", self.number, "has to be at least 0")
-        if not 0 <= self.seconds < float("inf"):
-            raise FieldError("seconds", self.seconds, "has to be finite and at least 0")
-
     @property
     def scored(self) -> AnyMeasurement | None:
         """The measurement, if the trial counts as a result of its candidate."""

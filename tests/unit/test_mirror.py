@@ -202,9 +202,9 @@ def test_another_writer_is_told_of_at_the_end_too(
 ) -> None:
     store = opened()
     written(store, run)
-    while not (known := fold(read_changes(run, "r"))).status:
+    while kinds(run)[-1:] != ["status"]:
         Event().wait(0.01)
-    put_next(run, known, Status(run_id="r", status=StudyStatus.RUNNING))
+    put_next(run, fold(read_changes(run, "r")), Status(run_id="r", status=StudyStatus.RUNNING))
     store.update_study("r", status=StudyStatus.INTERRUPTED, holder="me")
     store.close()
     assert "another process works on run 'r'" in said[-1]

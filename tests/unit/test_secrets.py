@@ -92,7 +92,7 @@ def test_no_text_is_too_odd_to_be_looked_at(text: str, seed: str) -> None:
 
 def test_the_command_to_resume_with_has_no_password() -> None:
     url = "postgresql://ann:hunter2@db/tunes?password=hunter2"
-    command = _resume_command(a_study(), url, Launching(), [])
+    command = _resume_command(a_study(), url, None, Launching(), [])
     assert command == "autotune resume r --storage 'postgresql://ann:***@db/tunes?password=***'"
 
 
