@@ -100,9 +100,10 @@ def _submit(
 
     with open_store(submission.storage or default_url()) as store:
         following = Following(store=store, storage=submission.storage, format_=submission.format_)
-        _say(plan.described)
+        # Told before: if AWS refuses the job, the run is there, and can be resumed.
+        _say(f"run {plan.request.run_id}: {plan.described}; {plan.request.s3}")
         job = submit_new(account, plan, store, work, submission.request.workload)
-        _say(f"run {job.run_id}: job {job.name} is submitted in {job.region}; {job.s3}")
+        _say(f"job {job.name} is submitted in {job.region}")
         if submission.options.detach:
             _say(f"follow it with: {following.resume_command(job.run_id)}")
         else:
