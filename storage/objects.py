@@ -14,8 +14,8 @@ from autotune.errors import FieldError, OutageError
 
 OPTION = "--mirror"
 _FORMS = ("s3://BUCKET/PREFIX", "file:///FOLDER")
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-"""Amazon S3's rule for the names of buckets."""
+BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+"""Source: Amazon S3 User Guide, general purpose bucket naming rules."""
 _Publish = Callable[[Path, Path], object]
 """Has a finished file appear under its name."""
 
@@ -116,7 +116,7 @@ def open_objects(url: str, field: str = OPTION) -> Objects:
         raise FieldError(field, url, "has more than a place", alternatives=_FORMS)
     if parts.scheme == "file" and not parts.netloc and parts.path.startswith("/"):
         return FolderObjects(Path(unquote(parts.path)))
-    if parts.scheme == "s3" and _BUCKET.fullmatch(parts.netloc):
+    if parts.scheme == "s3" and BUCKET_NAME.fullmatch(parts.netloc):
         from autotune.storage.s3 import S3Objects  # noqa: PLC0415 - boto3 is in an extra
 
         return S3Objects(parts.netloc, parts.path.strip("/"))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from autotune.cli.controller import EXIT_INTERRUPTED, EXIT_NO_CANDIDATE
+from autotune.cli.interrupts import handling
 from autotune.cli.options import Format
 from autotune.cli.progress import Progress
 from autotune.cli.report import print_answer
@@ -193,10 +194,5 @@ def _asking(say: Callable[[str], None], cancel: Event) -> Iterator[None]:
         cancel.set()
         say(f"{signal.Signals(number).name}: the job goes on in any case")
 
-    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, stop) for number in caught}
-    try:
+    with handling(stop):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

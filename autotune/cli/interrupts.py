@@ -18,10 +18,17 @@ def interruptible(say: Callable[[str], None], cancel: Event) -> Iterator[None]:
         cancel.set()
         say(f"{signal.Signals(number).name}: ending the running trial …")
 
+    with handling(stop):
+        yield
+
+
+@contextmanager
+def handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Within, Ctrl-C, TERM and hang-up do what `handler` does."""
     caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, stop) for number in caught}
+    before = {number: signal.signal(number, handler) for number in caught}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

@@ -71,6 +71,8 @@ def resume(
                     "--live": live,
                     "--share-machine": share_machine,
                     "--address": address,
+                    "--parallel-trials": parallel_trials,
+                    "--trust-script": trust_script,
                     "--log-to": log_to,
                     "--mirror": mirror,
                 },

@@ -1,6 +1,5 @@
 """The options of `--executor sagemaker`, and what was asked for with them."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -11,10 +10,9 @@ from autotune.budget import Budget, seconds
 from autotune.cli.options import ExecutorName
 from autotune.errors import FieldError
 from autotune.sagemaker.wishes import Wishes
+from autotune.storage.objects import BUCKET_NAME
 
 _WITH = "With --executor sagemaker:"
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-"""Source: Amazon S3 User Guide, general purpose bucket naming rules."""
 RoleOption = Annotated[
     str | None,
     typer.Option(
@@ -161,7 +159,7 @@ def _place(text: str | None) -> str | None:
     if text is None:
         return None
     scheme, _, rest = text.partition("://")
-    if scheme != "s3" or not _BUCKET.fullmatch(rest.partition("/")[0]):
+    if scheme != "s3" or not BUCKET_NAME.fullmatch(rest.partition("/")[0]):
         raise FieldError(
             "--s3", text, "has to be s3://BUCKET/PREFIX, the bucket in 3 to 63 small letters, "
             "digits, dots and hyphens",
