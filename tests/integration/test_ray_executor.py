@@ -80,6 +80,17 @@ def marked(mark: str) -> list[int]:
     return found
 
 
+def used_nodes() -> set[str]:
+    """Ray's ids of the nodes that a placement group holds."""
+    placed = ray.util.placement_group_table().values()
+    return {
+        node
+        for one in placed
+        if one["state"] == "CREATED"
+        for node in one["bundles_to_node_id"].values()
+    }
+
+
 def wait_for(count: int, mark: str, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
     while len(marked(mark)) != count:
@@ -177,7 +188,8 @@ def test_what_a_trial_has_left_ends_with_an_agent_that_ray_ends(
 
 def test_a_lost_node_costs_one_trial(executor: RayExecutor, cluster: Any, tmp_path: Path) -> None:
     mark = f"node-{os.getpid()}"
-    lost = cluster.worker_nodes.copy().pop()
+    executor._lanes[0].take(PATIENCE_S, Event())
+    lost = next(node for node in cluster.worker_nodes if node.node_id in used_nodes())
 
     def remove_soon() -> None:
         wait_for(2, mark, PATIENCE_S)
@@ -204,10 +216,8 @@ def test_nodes_that_differ_are_left_alone(cluster: Any, executor: RayExecutor) -
     (notice,) = executor.left_out
     assert re.search(r"left out: .*: 1 with 2 CPUs, .*; the study takes the 2 with 1 CPU,", notice)
     larger = {node["NodeID"] for node in ray.nodes() if node["Resources"].get("CPU") == 2}
-    placed = ray.util.placement_group_table().values()
-    used = {node for one in placed for node in one["bundles_to_node_id"].values()}
     assert len(larger) == 1
-    assert not larger & used
+    assert not larger & used_nodes()
     with pytest.raises(UserError, match=r"2 with 1 CPU, local-.*; 1 with 2 CPUs, local-"):
         RayExecutor(3, address=cluster.address)
 
