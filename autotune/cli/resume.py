@@ -1,5 +1,7 @@
 """`autotune resume`: go on with a run, wherever its trials are."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -8,6 +10,7 @@ from autotune.cli.controller import control
 from autotune.cli.following import Following
 from autotune.cli.mirroring import open_run_store, study_to_resume
 from autotune.cli.on_ray import cluster_again
+from autotune.cli.option_set import OptionSet, takes
 from autotune.cli.options import (
     AddressOption,
     ColdOption,
@@ -28,88 +31,103 @@ from autotune.cli.saving import check_output, output_of
 from autotune.cli.venue import venue
 from autotune.compose import Launching, instance_sources, landscape_of
 from autotune.errors import FieldError
-from autotune.model import Study, StudyStatus
+from autotune.model import Job, Study, StudyStatus
+from autotune.storage import Store
+from autotune.tracking.base import Tracker
 from autotune.tracking.destination import open_trackers
 
 
-def resume(
+@dataclass(frozen=True, kw_only=True)
+class ResumeOptions(OptionSet):
+    """As they were typed."""
+
     run: Annotated[
         str,
         typer.Argument(metavar="RUN", help="A run id, the beginning of one, or 'latest'."),
-    ],
-    storage: StorageOption = None,
-    format_: FormatOption = Format.TABLE,
-    cold: ColdOption = False,
-    live: LiveOption = False,
-    share_machine: ShareOption = False,
-    executor: ExecutorOption = ExecutorName.LOCAL,
-    address: AddressOption = None,
-    parallel_trials: ParallelOption = None,
-    log_to: LogToOption = None,
-    mirror: MirrorOption = None,
+    ]
+    storage: StorageOption = None
+    format_: FormatOption = Format.TABLE
+    cold: ColdOption = False
+    live: LiveOption = False
+    share_machine: ShareOption = False
+    executor: ExecutorOption = ExecutorName.LOCAL
+    address: AddressOption = None
+    parallel_trials: ParallelOption = None
+    log_to: LogToOption = None
+    mirror: MirrorOption = None
     trust_script: Annotated[
         bool,
         typer.Option(
             "--trust-script",
             help="Start the script or workload that a run names which only the mirror knows.",
         ),
-    ] = False,
-    max_cost: MaxCostOption = None,
-    detach: DetachOption = False,
-) -> None:
+    ] = False
+    max_cost: MaxCostOption = None
+    detach: DetachOption = False
+
+
+@takes(ResumeOptions)
+def resume(options: ResumeOptions) -> None:
     """Finish a run that was interrupted or killed; finished trials are kept."""
-    trackers = open_trackers(log_to or [])
-    with open_run_store(storage, mirror) as store:
-        if jobs := jobs_of(store, run):
-            resume_job(
-                jobs,
-                Following(store=store, storage=storage, format_=format_),
-                max_usd=money(max_cost),
-                detach=detach,
-                others={
-                    "--cold": cold,
-                    "--live": live,
-                    "--share-machine": share_machine,
-                    "--address": address,
-                    "--parallel-trials": parallel_trials,
-                    "--trust-script": trust_script,
-                    "--log-to": log_to,
-                    "--mirror": mirror,
-                },
-            )
+    trackers = open_trackers(options.log_to or [])
+    with open_run_store(options.storage, options.mirror) as store:
+        if jobs := jobs_of(store, options.run):
+            _go_on_in_job(options, jobs, store)
             return
-        for name, given in {"--max-cost": max_cost, "--detach": detach}.items():
+        for name, given in options.given("max_cost", "detach").items():
             if given:
                 raise FieldError(name, given, "is of runs in a SageMaker job")
-        study = study_to_resume(store, run, trusted=trust_script)
-        if study.status is StudyStatus.FINISHED:
-            raise FieldError(
-                "RUN",
-                study.run_id,
-                "has finished: there is nothing to resume",
-                hint=f"see what it found with: autotune show {study.run_id}{_where(study)}",
-            )
-        target = study.spec.target
-        if not target.is_simulated:
-            check_output(study)
-        cluster = cluster_again(
-            study, executor, address, {"--live": live, "--share-machine": share_machine},
-            parallel_trials,
+        study = study_to_resume(store, options.run, trusted=options.trust_script)
+        _check_unfinished(study)
+        _go_on_from_here(options, study, store, trackers)
+
+
+def _go_on_in_job(options: ResumeOptions, jobs: Sequence[Job], store: Store) -> None:
+    resume_job(
+        jobs,
+        Following(store=store, storage=options.storage, format_=options.format_),
+        max_usd=money(options.max_cost),
+        detach=options.detach,
+        others=options.given(
+            "cold", "live", "share_machine", "address", "parallel_trials", "trust_script",
+            "log_to", "mirror",
+        ),
+    )  # fmt: skip
+
+
+def _go_on_from_here(
+    options: ResumeOptions, study: Study, store: Store, trackers: Mapping[str, Tracker]
+) -> None:
+    target = study.spec.target
+    if not target.is_simulated:
+        check_output(study)
+    with venue(
+        target.instance,
+        instances=instance_sources(study),
+        launching=Launching(cold=options.cold, live=options.live),
+        landscape=landscape_of(study.spec) if target.is_simulated else None,
+        cluster=cluster_again(
+            study, options.executor, options.address, options.given("live", "share_machine"),
+            options.parallel_trials,
+        ),
+        workload=study.spec.own_workload,
+    ) as where:  # fmt: skip
+        control(
+            study, where.place, store,
+            storage=options.storage, mirror=options.mirror, format_=options.format_,
+            using=where.using(share=options.share_machine),
+            launching=where.launching, notices=where.notices, trackers=trackers,
         )  # fmt: skip
-        with venue(
-            target.instance,
-            instances=instance_sources(study),
-            launching=Launching(cold=cold, live=live),
-            landscape=landscape_of(study.spec) if target.is_simulated else None,
-            cluster=cluster,
-            workload=study.spec.own_workload,
-        ) as where:
-            control(
-                study, where.place, store,
-                storage=storage, mirror=mirror, format_=format_,
-                using=where.using(share=share_machine),
-                launching=where.launching, notices=where.notices, trackers=trackers,
-            )  # fmt: skip
+
+
+def _check_unfinished(study: Study) -> None:
+    if study.status is StudyStatus.FINISHED:
+        raise FieldError(
+            "RUN",
+            study.run_id,
+            "has finished: there is nothing to resume",
+            hint=f"see what it found with: autotune show {study.run_id}{_where(study)}",
+        )
 
 
 def _where(study: Study) -> str:
