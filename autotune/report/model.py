@@ -13,11 +13,11 @@ Hoeting, Madigan, Raftery and Volinsky, Bayesian Model Averaging: A Tutorial (19
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from autotune.model import Candidate
 from autotune.report.readings import Point
@@ -97,11 +97,15 @@ class _Fit:
         noise: Array,
     ) -> None:
         self._variances = (value**2, pair**2)
+        # As slow to import as the rest of the command, which may be another one.
+        from scipy.linalg import cho_factor, cho_solve  # noqa: PLC0415
+
         covariance = _LEVEL**2 + value**2 * shared[0] + pair**2 * (shared[1] + own) + np.diag(noise)
-        self._factor = cho_factor(covariance)
+        factor = cho_factor(covariance)
+        self._solve = partial(cho_solve, factor)
         self._centred = rates - rates.mean()
-        self._solved = cho_solve(self._factor, self._centred)
-        determinant = 2 * float(np.log(np.diag(self._factor[0])).sum())
+        self._solved = self._solve(self._centred)
+        determinant = 2 * float(np.log(np.diag(factor[0])).sum())
         self.evidence = -0.5 * (float(self._centred @ self._solved) + determinant)
         """Log likelihood of the readings, up to a constant."""
 
@@ -109,7 +113,7 @@ class _Fit:
         """Of a sum of effects with `column` as what each candidate has of it."""
         before = self._variances[pair]
         cross = before * column
-        told = float(cross @ cho_solve(self._factor, cross))
+        told = float(cross @ self._solve(cross))
         return Estimate(
             mean=float(cross @ self._solved),
             deviation=math.sqrt(max(0.0, before * squares - told)),

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scipy.special import stdtrit
-
 from autotune.model import Candidate
 from autotune.report.model import EffectModel, Estimate
 from autotune.report.readings import Readings
 from autotune.report.terms import Term, Value
+from autotune.scoring.distributions import t_quantile
 
 CONFIDENCE = 0.95
 LITTLE = 0.01
@@ -94,7 +93,7 @@ def worth(found: Readings, baseline: Candidate | None) -> Worth | None:
     if baseline is None or not any(p.candidate != baseline for p in found.points):
         return None
     model = EffectModel(found.points, baseline)
-    quantile = float(stdtrit(found.noise.freedom, (1 + CONFIDENCE) / 2))
+    quantile = t_quantile(found.noise.freedom, (1 + CONFIDENCE) / 2)
     return Worth(
         readings=len(found.points),
         candidates=len(model.candidates),

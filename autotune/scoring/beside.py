@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from scipy.special import stdtrit
-
 from autotune.scoring.compare import CONFIDENCE
+from autotune.scoring.distributions import t_quantile
 from autotune.scoring.noise import Noise
 
 
@@ -35,7 +34,7 @@ def disturbance(alone: Sequence[float], beside: Sequence[float], noise: Noise) -
     """
     pooled = noise.pooled(stdev(beside), len(beside) - 1)
     error = pooled.launch * math.sqrt(1 / len(alone) + 1 / len(beside))
-    critical = float(stdtrit(pooled.freedom, (1 + CONFIDENCE) / 2))
+    critical = t_quantile(pooled.freedom, (1 + CONFIDENCE) / 2)
     difference = fmean(beside) - fmean(alone)
     return Disturbance(
         alone=math.exp(fmean(alone)),

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeVar
 
-from scipy.special import stdtrit
-
 from autotune.model import Ratio
+from autotune.scoring.distributions import t_quantile
 
 CONFIDENCE = 0.95
 Arm = TypeVar("Arm")
@@ -32,7 +31,7 @@ class Contrast:
 
     def ratio(self, tail: float, confidence: float) -> Ratio:
         """With the t interval that leaves `tail` on each side."""
-        margin = float(stdtrit(self.freedom, 1 - tail)) * self.error
+        margin = t_quantile(self.freedom, 1 - tail) * self.error
         return Ratio(
             estimate=math.exp(self.ahead),
             low=math.exp(self.ahead - margin),

@@ -2,9 +2,8 @@
 
 import math
 
-from scipy.special import ndtri, stdtrit
-
 from autotune.scoring.compare import CONFIDENCE
+from autotune.scoring.distributions import normal_quantile, t_quantile
 
 MIN_ROUNDS = 5
 """Fewer leave an answer unconfirmed."""
@@ -34,4 +33,4 @@ def shown_at_least(launch_noise: float, rounds: int, share: float = 1.0) -> floa
     """The true log ratio that `rounds` show with a chance of POWER."""
     tail = share * (1 - CONFIDENCE) / 2
     error = launch_noise * math.sqrt(2 / rounds)
-    return float(stdtrit(rounds - 1, 1 - tail) + ndtri(POWER)) * error
+    return (t_quantile(rounds - 1, 1 - tail) + normal_quantile(POWER)) * error

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from scipy.special import stdtrit
+from autotune.scoring.distributions import t_quantile
 
 CONFIDENCE = 0.99
 """A drift is corrected for if it is shown this clearly: correcting for noise would add noise."""
@@ -53,7 +53,7 @@ def drift(groups: Sequence[Sequence[Timed]]) -> Drift:
     slope = sum(at * rate for at, rate in pairs) / time_squares
     residual = sum((rate - slope * at) ** 2 for at, rate in pairs)
     error = math.sqrt(residual / freedom / time_squares)
-    critical = float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+    critical = t_quantile(freedom, (1 + CONFIDENCE) / 2)
     return Drift(per_second=slope) if abs(slope) > critical * error else Drift()
 
 

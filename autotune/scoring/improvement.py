@@ -2,7 +2,7 @@
 
 import math
 
-from scipy.special import ndtr
+from autotune.scoring.distributions import normal_cdf
 
 
 def expected_improvement(ahead: float, deviation: float) -> float:
@@ -14,7 +14,7 @@ def expected_improvement(ahead: float, deviation: float) -> float:
     if deviation <= 0:
         return max(0.0, ahead)
     z = ahead / deviation
-    return float(ahead * ndtr(z) + deviation * math.exp(-z * z / 2) / math.sqrt(2 * math.pi))
+    return ahead * normal_cdf(z) + deviation * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
 
 
 def told_by_one(deviation: float, noise: float) -> float:

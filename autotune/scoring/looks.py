@@ -8,10 +8,9 @@ Clinical Trials: Conditional or Predictive Power? (1986).
 import math
 from collections.abc import Iterable
 
-from scipy.special import ndtr, ndtri
-
 from autotune.scoring.compare import CONFIDENCE, Contrast
 from autotune.scoring.design import MIN_ROUNDS
+from autotune.scoring.distributions import normal_cdf, normal_quantile
 
 FUTILE = 0.1
 """Chance of showing a gain in the end, below which the rounds that are left aren't launched."""
@@ -45,5 +44,5 @@ def _chance(found: Contrast, done: int, rounds: int) -> float:
     if found.error == 0:
         return float(found.ahead > 0)
     of_one = found.error * math.sqrt(done)
-    needed = float(ndtri(1 - (1 - CONFIDENCE) / 2)) * of_one / math.sqrt(rounds)
-    return float(ndtr((found.ahead - needed) / (of_one * math.sqrt(1 / done - 1 / rounds))))
+    needed = normal_quantile(1 - (1 - CONFIDENCE) / 2) * of_one / math.sqrt(rounds)
+    return normal_cdf((found.ahead - needed) / (of_one * math.sqrt(1 / done - 1 / rounds)))

@@ -32,9 +32,9 @@ class Home:
         (path / "slow.yaml").write_text(SLOW)
         self.environment = {**os.environ, "AUTOTUNE_HOME": str(path / "data")}
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+    def start(self, *arguments: str, command: Sequence[str] = AUTOTUNE) -> "subprocess.Popen[str]":
         return subprocess.Popen(
-            [*AUTOTUNE, *arguments],
+            [*command, *arguments],
             cwd=self.path,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -256,12 +256,16 @@ def test_two_studies_do_not_measure_each_other(home: Home) -> None:
     assert read(home.path / "shared.yaml").evidence.shared_with == (name,)
 
 
-def interrupted_after_one_trial(home: Home, *arguments: str) -> str:
+def interrupted_after_one_trial(
+    home: Home, *arguments: str, command: Sequence[str] = AUTOTUNE
+) -> str:
     """What a run prints that is interrupted when its first trial has ended."""
-    with home.start(*RUN, *arguments) as process:
+    with home.start(*RUN, *arguments, command=command) as process:
         assert process.stderr is not None
-        while "[  0]" not in process.stderr.readline():
-            assert process.poll() is None
+        seen = ""
+        while "[  0]" not in seen:
+            seen += (line := process.stderr.readline())
+            assert line, seen
         process.send_signal(signal.SIGINT)
         stdout, _ = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -298,11 +302,7 @@ def test_an_interrupted_run_leaves_a_confirmed_file_alone(home: Home, finished: 
 def test_modules_in_the_users_folder_do_not_take_the_place_of_others(home: Home) -> None:
     for name in ("torch.py", "json.py", "optuna.py"):
         (home.path / name).write_text("raise SystemExit('shadowed')\n")
-    command = [sys.executable, "-P", "-m", "autotune", *RUN]
-    result = subprocess.run(
-        command, cwd=home.path, env=home.environment, capture_output=True, timeout=240, check=False
-    )
-    assert result.returncode == 0, result.stderr
+    interrupted_after_one_trial(home, command=[sys.executable, "-P", "-m", "autotune"])
 
 
 @pytest.mark.parametrize("command", [["workloads"], ["--version"], ["runs", "--format", "json"]])

@@ -29,7 +29,7 @@ PLACE = f"autotune/{RUN}"
 JOB = {"format": 1, "run_id": RUN, "s3": f"s3://bucket/{PLACE}"}
 SIMULATED = ["--executor", "simulated", "--landscape", "rugged", "--trials", "30"]
 REAL = ["--instance", "local", "--workload", "tiny", "--nproc", "1", "--window", "0.05s",
-        "--only", "accumulation_steps", "--trials", "1", "--budget", "60s"]  # fmt: skip
+        "--only", "accumulation_steps", "--trials", "1", "--budget", "40s"]  # fmt: skip
 SCRIPT = [*REAL, "--global-batch", "32", "--", "train.py", "--micro-batch", "{micro_batch}",
           "--accumulate", "{accumulation_steps}"]  # fmt: skip
 WORK = {"train.py": (ROOT / "tests/scripts/train.py").read_text()}
