@@ -20,7 +20,7 @@ from tests import warm_command
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 AUTOTUNE = [sys.executable, "-m", "autotune"]
-SLOW = "knobs:\n  - name: accumulation_steps\n    choices: [{value: 1}, {value: 16}]\n"
+SLOW = "knobs:\n  - name: accumulation_steps\n    choices: [{value: 1}, {value: 4}]\n"
 """A space whose one candidate is so much slower than the defaults that nothing is confirmed."""
 
 
@@ -59,7 +59,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Home:
     """A home with one finished run of a few trials."""
     home = Home(tmp_path_factory.mktemp("finished"))
     home.call(
-        "run", "--instance", "local", "--workload", "tiny", "--nproc", "2",
+        "run", "--instance", "local", "--workload", "tiny", "--nproc", "2", "--global-batch", "8",
         "--only", "strategy", "--strategy", "grid", "--trials", "2", "--window", "0.05s",
         "--seed", "1", "--output", "best.yaml",
     )  # fmt: skip
@@ -158,7 +158,7 @@ def wait_for_the_end_of(pids: Sequence[int]) -> None:
 
 
 RUN = (
-    "run", "--instance", "local", "--workload", "tiny", "--nproc", "2",
+    "run", "--instance", "local", "--workload", "tiny", "--nproc", "2", "--global-batch", "8",
     "--space", "slow.yaml", "--only", "accumulation_steps", "--set", "strategy=ddp",
     "--trials", "1", "--window", "0.05s", "--budget", "5m", "--output", "best.yaml",
 )  # fmt: skip

@@ -26,7 +26,10 @@ CLIENT_PORT = 10001
 SCRIPT = Path(__file__).parents[1] / "scripts" / "train.py"
 HIDDEN = 'mount -t tmpfs none /mnt && cp "$0" /mnt/train.py && cd /mnt && exec "$@"'
 """In a mount namespace of its own: a folder with the script that no other process sees."""
-STUDY = ["--instance", "local", "--workload", "tiny", "--nproc", "1", "--window", "0.05s"]
+STUDY = [
+    "--instance", "local", "--workload", "tiny", "--nproc", "1", "--global-batch", "8",
+    "--window", "0.05s",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +85,11 @@ def test_a_script_is_sent_to_the_nodes_by_a_client_and_a_slow_link_named(
     nodes: list[ray_hosts.RayNode], tmp_path: Path
 ) -> None:
     client = ["--executor", "ray", "--address", f"ray://{nodes[0].host.address}:{CLIENT_PORT}"]
-    words = ["--nodes", "2", "--instance", "local", "--nproc", "1", "--window", "0.05s"]
-    words += ["--only", "accumulation_steps", "--strategy", "grid", "--trials", "1"]
-    words += ["--global-batch", "16", "--output", str(tmp_path / "best.yaml")]
+    words = [
+        "--nodes", "2", "--instance", "local", "--nproc", "1", "--window", "0.05s",
+        "--only", "accumulation_steps", "--strategy", "grid", "--trials", "1", "--budget", "30s",
+        "--global-batch", "16", "--output", str(tmp_path / "best.yaml"),
+    ]  # fmt: skip
     script = ["train.py", "--micro-batch", "{micro_batch}", "--accumulate", "{accumulation_steps}"]
     before = ("unshare", "-m", "sh", "-c", HIDDEN, str(SCRIPT))
     nodes[1].host.shape("100mbit")

@@ -74,8 +74,9 @@ def test_a_study_runs_in_a_job_and_its_answer_comes_back(
     work = tmp_path / "here"
     work.mkdir()
     words = ["run", "--executor", "sagemaker", "--instance", "g5.12xlarge", *AWS, "--detach",
-             "--nproc", "2", "--trials", "1", "--window", "0.02s", "--only", "bucket_cap_mb",
-             "--max-cost", "500usd", "--budget", "90s", "--output", "found.yaml"]  # fmt: skip
+             "--nproc", "2", "--global-batch", "8", "--trials", "1", "--window", "0.02s",
+             "--only", "bucket_cap_mb", "--max-cost", "500usd", "--budget", "90s",
+             "--output", "found.yaml"]  # fmt: skip
     submitted = autotune(words, aws, work)
     assert submitted.returncode == 0, submitted.stderr
     run_id = submitted.stderr.rpartition("autotune resume ")[2].strip()

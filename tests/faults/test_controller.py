@@ -17,7 +17,7 @@ from tests.faults.conftest import Home
 
 STUDY = (
     "run", "--instance", "local", "--workload", "tiny", "--nproc", "2", "--strategy", "random",
-    "--window", "0.05s", "--trials", "1",
+    "--global-batch", "8", "--window", "0.05s", "--trials", "1",
 )  # fmt: skip
 QUICK = dict.fromkeys(range(3, 7), "step_exit_0_0")
 """The candidates fail at once, so that nothing is confirmed."""

@@ -8,8 +8,8 @@ from autotune.model import Phase
 from tests.faults.studies import Faulty
 
 STUDY = (
-    "--instance", "local", "--nproc", "2", "--window", "0.05s", "--strategy", "grid",
-    "--share-machine", "--output", "best.yaml",
+    "--instance", "local", "--nproc", "2", "--global-batch", "8", "--window", "0.05s",
+    "--strategy", "grid", "--share-machine", "--output", "best.yaml",
 )  # fmt: skip
 STEP_S = {"accumulation_steps=1": 0.05}
 STEPS = ("--set", "strategy=ddp", "--only", "accumulation_steps")

@@ -38,7 +38,7 @@ FAULTS = BASELINE | {
 }
 STUDY = (
     "run", "--instance", "local", "--workload", "tiny", "--nproc", "2", "--strategy", "random",
-    "--window", "0.05s",
+    "--global-batch", "8", "--window", "0.05s",
 )  # fmt: skip
 
 

@@ -8,9 +8,9 @@ from tests.faults.store_faults import Place, place
 
 __all__ = ["place"]
 RUN = (
-    "run", "--instance", "local", "--workload", "tiny", "--nproc", "2", "--only", "bucket_cap_mb",
-    "--set", "strategy=ddp", "--trials", "1", "--window", "0.05s", "--budget", "30s",
-    "--output", "out/best.yaml",
+    "run", "--instance", "local", "--workload", "tiny", "--nproc", "2", "--global-batch", "8",
+    "--only", "bucket_cap_mb", "--set", "strategy=ddp", "--trials", "1", "--window", "0.05s",
+    "--budget", "30s", "--output", "out/best.yaml",
 )  # fmt: skip
 
 

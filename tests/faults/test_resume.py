@@ -95,9 +95,9 @@ def test_two_studies_share_a_store(place: Place, undisturbed: Course) -> None:
 
 
 REAL = (
-    "run", "--instance", "local", "--workload", "tiny", "--nproc", "2", "--only", "bucket_cap_mb",
-    "--set", "strategy=ddp", "--trials", "2", "--window", "0.05s", "--budget", "60s",
-    "--output", "best.yaml",
+    "run", "--instance", "local", "--workload", "tiny", "--nproc", "2", "--global-batch", "8",
+    "--only", "bucket_cap_mb", "--set", "strategy=ddp", "--trials", "2", "--window", "0.05s",
+    "--budget", "60s", "--output", "best.yaml",
 )  # fmt: skip
 
 

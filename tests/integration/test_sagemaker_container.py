@@ -28,9 +28,10 @@ RUN = "20261130-060000-abcd"
 PLACE = f"autotune/{RUN}"
 JOB = {"format": 1, "run_id": RUN, "s3": f"s3://bucket/{PLACE}"}
 SIMULATED = ["--executor", "simulated", "--landscape", "rugged", "--trials", "30"]
-REAL = ["--instance", "local", "--workload", "tiny", "--nproc", "1", "--window", "0.05s",
-        "--only", "accumulation_steps", "--trials", "1", "--budget", "40s"]  # fmt: skip
-SCRIPT = [*REAL, "--global-batch", "32", "--", "train.py", "--micro-batch", "{micro_batch}",
+REAL = ["--instance", "local", "--workload", "tiny", "--nproc", "1", "--global-batch", "8",
+        "--window", "0.05s", "--only", "accumulation_steps", "--trials", "1",
+        "--budget", "40s"]  # fmt: skip
+SCRIPT = [*REAL, "--", "train.py", "--micro-batch", "{micro_batch}",
           "--accumulate", "{accumulation_steps}"]  # fmt: skip
 WORK = {"train.py": (ROOT / "tests/scripts/train.py").read_text()}
 """What the user's folder holds."""
