@@ -164,7 +164,10 @@ RUN = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)],
+)
 def test_an_interrupted_run_leaves_nothing_and_resumes(home: Home, number: signal.Signals) -> None:
     with home.start(*RUN) as process:
         assert process.stderr is not None

@@ -108,6 +108,7 @@ def test_a_script_is_sent_to_the_nodes_by_a_client_and_a_slow_link_named(
     assert (best["script"]["samples"], best["fingerprint"]["parameters"]) == ("counted", 17)
 
 
+@pytest.mark.long  # a lost node under one trial is in tests/integration/test_ray_executor.py
 def test_a_lost_node_costs_one_trial_of_a_study(
     nodes: list[ray_hosts.RayNode], tmp_path: Path
 ) -> None:

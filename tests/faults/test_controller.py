@@ -180,6 +180,7 @@ def inside() -> Iterator[list[str]]:
 needs_netns = pytest.mark.skipif(bool(netns.why_not()), reason=netns.why_not())
 
 
+@pytest.mark.long
 @pytest.mark.netns
 @needs_netns
 def test_ports_are_rare(home: Home, inside: list[str]) -> None:

@@ -61,7 +61,11 @@ def test_losses_that_are_not_finite_cost_a_candidate_alone(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("fault", "outcome", "times"), [("disk_full", "environment", 3), ("killed", "preempted", 9)]
+    ("fault", "outcome", "times"),
+    [
+        ("disk_full", "environment", 3),
+        pytest.param("killed", "preempted", 9, marks=pytest.mark.long),
+    ],
 )
 def test_a_machine_that_fails_every_trial_ends_the_study_and_is_named(
     tmp_path: Path, fault: str, outcome: str, times: int

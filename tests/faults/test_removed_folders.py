@@ -10,7 +10,7 @@ __all__ = ["place"]
 RUN = (
     "run", "--instance", "local", "--workload", "tiny", "--nproc", "2", "--global-batch", "8",
     "--only", "bucket_cap_mb", "--set", "strategy=ddp", "--trials", "1", "--window", "0.05s",
-    "--budget", "30s", "--output", "out/best.yaml",
+    "--budget", "15s", "--output", "out/best.yaml",
 )  # fmt: skip
 
 

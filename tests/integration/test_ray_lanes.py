@@ -173,6 +173,7 @@ def test_more_lanes_than_there_are_nodes_for_are_refused(cluster: Any) -> None:
         lanes(cluster, 3)
 
 
+@pytest.mark.long
 def test_a_lane_that_loses_its_node_leaves_the_others_alone(cluster: Any, tmp_path: Path) -> None:
     ends: dict[str, LaunchEnd] = {}
     begun = [Event(), Event()]
