@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from autotune.budget import seconds
 from autotune.cli.controller import control
 from autotune.cli.following import Following
 from autotune.cli.mirroring import open_run_store, study_to_resume
@@ -21,6 +22,7 @@ from autotune.cli.options import (
     ParallelOption,
     ShareOption,
     StorageOption,
+    TimeLimitOption,
 )
 from autotune.cli.resume_job import jobs_of, resume_job
 from autotune.cli.sagemaker_options import DetachOption, MaxCostOption, money
@@ -54,11 +56,13 @@ def resume(
             help="Start the script or workload that a run names which only the mirror knows.",
         ),
     ] = False,
+    time_limit: TimeLimitOption = None,
     max_cost: MaxCostOption = None,
     detach: DetachOption = False,
 ) -> None:
     """Finish a run that was interrupted or killed; finished trials are kept."""
     trackers = open_trackers(log_to or [])
+    limit_s = None if time_limit is None else seconds(time_limit, "--time-limit")
     with open_run_store(storage, mirror) as store:
         if jobs := jobs_of(store, run):
             resume_job(
@@ -75,6 +79,7 @@ def resume(
                     "--trust-script": trust_script,
                     "--log-to": log_to,
                     "--mirror": mirror,
+                    "--time-limit": time_limit,
                 },
             )
             return
@@ -99,7 +104,7 @@ def resume(
         with venue(
             target.instance,
             instances=instance_sources(study),
-            launching=Launching(cold=cold, live=live),
+            launching=Launching(cold=cold, live=live, time_limit_s=limit_s),
             landscape=landscape_of(study.spec) if target.is_simulated else None,
             cluster=cluster,
             workload=study.spec.own_workload,

@@ -40,6 +40,7 @@ from autotune.cli.options import (
     SpaceOption,
     StorageOption,
     StrategyOption,
+    TimeLimitOption,
     TrialsOption,
     WindowOption,
     WorkloadOption,
@@ -88,6 +89,7 @@ def run(
     trials: TrialsOption = None,
     seed: SeedOption = 0,
     window: WindowOption = None,
+    time_limit: TimeLimitOption = None,
     storage: StorageOption = None,
     output: OutputOption = None,
     format_: FormatOption = Format.TABLE,
@@ -125,6 +127,7 @@ def run(
     3 no candidate works, 130 interrupted (resume with 'autotune resume').
     """
     path = output_path(output)
+    limit_s = None if time_limit is None else seconds(time_limit, "--time-limit")
     trackers = open_trackers(log_to or [])
     source = chosen_landscape(
         executor,
@@ -154,6 +157,7 @@ def run(
             "--log-to": log_to,
             "--mirror": mirror,
             "--run-id": run_id,
+            "--time-limit": time_limit,
         },
     )
     cluster = chosen_cluster(
@@ -208,7 +212,7 @@ def run(
     with venue(
         request.instance,
         instances=request.instance_sources,
-        launching=Launching(cold=cold, live=live),
+        launching=Launching(cold=cold, live=live, time_limit_s=limit_s),
         landscape=source,
         cluster=cluster,
         ask_ec2=not no_imds,

@@ -6,6 +6,7 @@ from threading import Event
 
 from autotune.model import StudyStatus
 from autotune.sagemaker.inside import study
+from autotune.sagemaker.inside.clock import JobClock
 from autotune.sagemaker.inside.job import Job
 from autotune.sagemaker.inside.layout import Layout
 from autotune.sagemaker.inside.results import send_results, write_answer, write_report
@@ -57,5 +58,12 @@ def _study(
     if status is StudyStatus.FINISHED:
         say(f"run {job.run_id} has finished in an earlier job; its results are sent again")
         return Ending(code=0)
-    words = study.command(job, goes_on=status is not None, address=address)
-    return study.run(words, layout, variables, stop)
+    clock = JobClock(job, objects, variables)
+    words = study.command(
+        job, goes_on=status is not None, address=address, time_limit_s=clock.left_s
+    )
+    with clock.running():
+        ending = study.run(words, layout, variables, stop)
+    if stop.is_set():
+        clock.keep()
+    return ending

@@ -19,6 +19,8 @@ from autotune.storage.replay import apply_known, fold
 INTERRUPTED_S = 75.0
 """Of the two minutes between TERM and the end, what the study has to end its trial, to save its
 answer and to send what isn't sent."""
+_LEFT_OPEN = 130
+"""The controller's exit code when it was interrupted, or its time limit has come."""
 _KEPT = ("--cold", "--live")
 """Options that are `resume`'s too."""
 
@@ -54,10 +56,14 @@ def restore(store: Store, objects: Objects, job: Job) -> StudyStatus | None:
     return known.status.status if known.status else None
 
 
-def command(job: Job, *, goes_on: bool, address: str = "") -> list[str]:
+def command(
+    job: Job, *, goes_on: bool, address: str = "", time_limit_s: float | None = None
+) -> list[str]:
     """The command line of the controller; `address` is the Ray cluster's, if there is one."""
     here = [sys.executable, "-m", "autotune"]
     ours = ["--mirror", job.mirror, "--log-to", "cloudwatch:stderr"]
+    if time_limit_s is not None:
+        ours += ["--time-limit", f"{time_limit_s:.0f}s"]
     if address:
         ours += ["--executor", "ray", "--address", address]
     if goes_on:
@@ -69,14 +75,18 @@ def command(job: Job, *, goes_on: bool, address: str = "") -> list[str]:
 
 
 def run(words: Sequence[str], layout: Layout, variables: Mapping[str, str], stop: Event) -> Ending:
-    """The controller, until it ends; once `stop` is set it is interrupted, and then ended."""
+    """The controller, until it ends; once `stop` is set it is interrupted, and then ended.
+
+    That its time is up is no failure: what it leaves open is the next job's.
+    """
     child = Child(words, variables=variables, folder=layout.work)
     while not child.wait(0.5):
         if stop.is_set():
             child.ask()
             child.wait(INTERRUPTED_S)
             child.end(patience_s=0.0)
-    return Ending(code=child.exit_code or 0, said=child.said)
+    code = child.exit_code or 0
+    return Ending(code=0 if code == _LEFT_OPEN and not stop.is_set() else code, said=child.said)
 
 
 def send_rest(store: Store, objects: Objects, run_id: str) -> str:
