@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from autotune.errors import FieldError, OutageError
+from autotune.errors import FieldError, OutageError, UnreadableError
 
 OPTION = "--mirror"
 _FORMS = ("s3://BUCKET/PREFIX", "file:///FOLDER")
@@ -39,8 +39,11 @@ class Objects(ABC):
         """Make the object, unless there is one of this name: whether it was made."""
 
     @abstractmethod
-    def get(self, name: str) -> bytes | None:
-        """What the object holds; None if there is none."""
+    def get(self, name: str, *, most: int | None = None) -> bytes | None:
+        """What the object holds; None if there is none.
+
+        Raises UnreadableError, with nothing read, if that is more than `most` bytes.
+        """
 
     @abstractmethod
     def names(self, folder: str, after: str = "") -> list[str]:
@@ -68,10 +71,12 @@ class FolderObjects(Objects):
             return False
         return True
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str, *, most: int | None = None) -> bytes | None:
         path = self._folder / name
         try:
-            return path.read_bytes()
+            with path.open("rb") as file:
+                check_size(str(path), os.fstat(file.fileno()).st_size, most)
+                return file.read()
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -104,6 +109,12 @@ class FolderObjects(Objects):
         finally:
             with suppress(OSError):
                 temporary.unlink()
+
+
+def check_size(place: str, size: int, most: int | None) -> None:
+    """Raise UnreadableError for an object of so many bytes that may have `most`."""
+    if most is not None and size > most:
+        raise UnreadableError(f"{place}: has {size} bytes, and may have {most}", key=place)
 
 
 def open_objects(url: str, field: str = OPTION) -> Objects:

@@ -21,7 +21,7 @@ from autotune.errors import (
 )
 from autotune.model import Conclusion, Script, StudyStatus, UserWorkload
 from autotune.storage import MemoryStore, Store
-from autotune.storage.changes import FOLDER, Change, Status, read_changes
+from autotune.storage.changes import FOLDER, Change, Position, Status, read_changes
 from autotune.storage.lease import Owner
 from autotune.storage.mirror import put_next, send_missing
 from autotune.storage.mirrored import MirroredStore
@@ -131,12 +131,14 @@ def test_a_follower_reads_on_where_it_was(opened: Open, run: FolderObjects) -> N
     store.take_lease("r", ME, 60.0)
     store.add_trial(a_trial(0), holder="me")
     store.release_lease("r", "me")
-    last = apply_changes(follower, read_changes(run, "r"))
+    first = list(read_changes(run, "r"))
+    apply_changes(follower, first)
+    read = Position().after(first[0]).after(first[1])
     store.take_lease("r", ME, 60.0)
     store.add_trial(a_trial(1), holder="me")
     store.close()
-    assert [change.number for change in read_changes(run, "r", after=last)] == [3]
-    assert apply_changes(follower, read_changes(run, "r", after=last)) == 3
+    assert [change.number for change in read_changes(run, "r", read)] == [3]
+    assert apply_changes(follower, read_changes(run, "r", read)) == 3
     assert len(follower.trials("r")) == 2
 
 
@@ -194,6 +196,48 @@ def test_a_trial_that_cannot_be_is_named(run: FolderObjects, change: dict[str, f
     data["record"] |= change
     run.put(first.name, json.dumps(data).encode())
     with pytest.raises(UnreadableError, match=f"{next(iter(change))}: .* has to be"):
+        list(read_changes(run, "r"))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "place", "rule"),
+    [
+        ([0, 2], "00000003", "2 has to be 1: a run's trials come once each"),
+        ([1], "00000002", "1 has to be 0"),
+        ([2**62], "00000002", f"{2**62} has to be 0"),
+        ([1, 0], "00000002", "1 has to be 0"),
+        ([0, 1, 0], "00000004", "0 has to be 2"),
+        ([0, 0], "00000003", "0 has to be 1"),
+    ],
+)
+def test_trials_that_dont_follow_each_other_are_named(
+    run: FolderObjects, numbers: list[int], place: str, rule: str
+) -> None:
+    records = [a_study(), *(a_trial(number) for number in numbers)]
+    for number, record in enumerate(records, 1):
+        change = Change(number=number, record=record)
+        run.put(change.name, change.to_bytes())
+    with pytest.raises(UnreadableError, match=rf"{place}\.json: record\.number: {rule}"):
+        list(read_changes(run, "r"))
+
+
+def test_a_run_begins_with_its_study_and_has_one(run: FolderObjects) -> None:
+    for number, record in enumerate([a_study(), a_study()], 1):
+        change = Change(number=number, record=record)
+        run.put(change.name, change.to_bytes())
+    with pytest.raises(UnreadableError, match=r"00000002\.json: kind: 'study' has to be"):
+        list(read_changes(run, "r"))
+    run.put(change.name.replace("2", "1"), Change(number=1, record=a_trial()).to_bytes())
+    with pytest.raises(UnreadableError, match=r"00000001\.json: kind: 'trial' has to be study"):
+        list(read_changes(run, "r"))
+
+
+def test_an_object_that_is_too_large_is_not_read(run: FolderObjects, tmp_path: Path) -> None:
+    name, content = first_change()
+    run.put(name, content)
+    with (tmp_path / "r" / name).open("r+b") as file:
+        file.truncate(2**40)  # sparse; more than memory holds
+    with pytest.raises(UnreadableError, match=r"00000001\.json: has 1099511627776 bytes, and may"):
         list(read_changes(run, "r"))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.errors import FieldError, OutageError, StorageError
+from autotune.errors import FieldError, OutageError, StorageError, UnreadableError
 from autotune.storage.objects import Objects, open_objects
 from tests.aws import aws_environment, aws_server, make_bucket
 
@@ -34,6 +34,13 @@ def test_an_object_is_what_was_put_last(objects: Objects) -> None:
     objects.put("a/b", b"1")
     objects.put("a/b", b"\0\xff")
     assert objects.get("a/b") == b"\0\xff"
+
+
+def test_what_is_too_large_is_not_read(objects: Objects) -> None:
+    objects.put("a", b"12345")
+    assert objects.get("a", most=5) == b"12345"
+    with pytest.raises(UnreadableError, match="a: has 5 bytes, and may have 4"):
+        objects.get("a", most=4)
 
 
 def test_a_new_one_takes_no_other_ones_place(objects: Objects) -> None:

@@ -19,6 +19,7 @@ END_S = 180.0
 """Kept for the end: the last trial may be a minute late, and the answer, the report and what isn't
 sent yet take a minute each at most."""
 _OBJECT = "clock/used.json"
+_LARGEST = 4096
 _EVERY_S = 60.0
 
 
@@ -76,7 +77,7 @@ class JobClock:
         if self._limit_s is None:
             return 0.0
         try:
-            kept = json.loads(self._objects.get(_OBJECT) or b"{}")
+            kept = json.loads(self._objects.get(_OBJECT, most=_LARGEST) or b"{}")
             return float(kept["used_s"]) if kept["job"] == self._job else 0.0
         except (ValueError, TypeError, KeyError, RecursionError):
             return 0.0
