@@ -121,4 +121,8 @@ def _where(study: Study) -> str:
     """Where the answer of a finished study is, which may have been killed before it wrote it."""
     if study.spec.target.is_simulated:
         return ""
-    return f"; its answer was written to {output_of(study)} if it is the one that is kept"
+    target = study.spec.target
+    return (
+        f"; its answer was written to {output_of(study)} if it is the one that is kept; where that "
+        f"isn't: autotune best --instance {target.instance} --workload {target.workload}"
+    )
