@@ -16,6 +16,7 @@ OPTION = "--mirror"
 _FORMS = ("s3://BUCKET/PREFIX", "file:///FOLDER")
 BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 """Source: Amazon S3 User Guide, general purpose bucket naming rules."""
+_PROBE = "probe"
 _Publish = Callable[[Path, Path], object]
 """Has a finished file appear under its name."""
 
@@ -48,6 +49,14 @@ class Objects(ABC):
     @abstractmethod
     def names(self, folder: str, after: str = "") -> list[str]:
         """The names directly in `folder`, without it, that sort after `after`; sorted."""
+
+    def check_writable(self) -> None:
+        """Raise StorageError if no object can be made here.
+
+        It writes an empty one, called `probe`, and may leave it: not everybody who may write may
+        remove, too.
+        """
+        self.put(_PROBE, b"")
 
     @abstractmethod
     def within(self, folder: str) -> "Objects":
@@ -91,6 +100,11 @@ class FolderObjects(Objects):
         except OSError as error:
             raise _outage(path, error) from error
         return sorted(name for name in found if name > after and not name.startswith("."))
+
+    def check_writable(self) -> None:
+        super().check_writable()
+        with suppress(OSError):
+            (self._folder / _PROBE).unlink()
 
     def within(self, folder: str) -> "FolderObjects":
         return FolderObjects(self._folder / folder)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -303,6 +304,27 @@ def test_an_end_doesnt_wait_for_ever(
     assert "resuming the run sends it" in said[-1]
 
 
+def test_ctrl_c_leaves_what_isnt_sent_and_ends_the_run_in_order(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autotune.storage.mirror._QUIET_S", 0.01)
+    objects, plain = Flaky(tmp_path), MemoryStore()
+
+    def heard(text: str) -> None:
+        said.append(text)
+        if "Ctrl-C leaves it" in text:
+            signal.raise_signal(signal.SIGINT)
+
+    store = MirroredStore(plain, objects, heard)
+    store.add_study(a_study())
+    objects.down.set()
+    store.take_lease("r", ME, 60.0)
+    store.release_lease("r", "me")
+    assert "sending what isn't there yet, for 60 s at most" in said[-2]
+    assert "resuming the run sends it" in said[-1]
+    assert not plain.leases(), "the run is anybody's"
+
+
 def test_a_lost_answer_writes_nothing_twice(tmp_path: Path, said: list[str]) -> None:
     objects = Flaky(tmp_path)
     store = MirroredStore(MemoryStore(), objects, said.append)
@@ -338,6 +360,24 @@ def for_ten_seconds(action: Callable[[], None]) -> None:
     for _ in range(1000):
         Event().wait(0.01)
         action()
+
+
+@pytest.mark.parametrize("given", ["/proc/nothing", "/dev/null/x"])
+def test_a_place_that_cant_be_written_ends_the_command_before_anything_is_there(
+    given: str, said: list[str]
+) -> None:
+    plain = MemoryStore()
+    store = MirroredStore(plain, FolderObjects(Path(given)), said.append)
+    with pytest.raises(FieldError, match=rf"--mirror: '{given}/r' can't be written: {given}"):
+        store.add_study(a_study())
+    assert plain.study("r") is None
+    with pytest.raises(FieldError, match=r"--mirror: .* can't be written"):
+        study_to_resume(store, "r", trusted=False)
+
+
+def test_a_probe_leaves_nothing_in_a_folder(opened: Open, run: FolderObjects) -> None:
+    opened().add_study(a_study())
+    assert run.names("") == []
 
 
 def test_a_new_run_never_goes_into_another_ones_mirror(opened: Open) -> None:
