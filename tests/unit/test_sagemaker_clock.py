@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from autotune.sagemaker.inside import study
 from autotune.sagemaker.inside.clock import END_S, STARTED, UNSEEN_S, JobClock
 from autotune.sagemaker.inside.job import Job
 from autotune.sagemaker.inside.layout import Layout
+from autotune.sagemaker.inside.notice import Notice
 from autotune.storage.objects import FolderObjects
 
 RUN = "20261130-060000-abcd"
@@ -86,6 +86,6 @@ def test_a_job_whose_time_is_up_has_not_failed(tmp_path: Path) -> None:
     layout = Layout(root=tmp_path)
     layout.work.mkdir(parents=True)
     words = [sys.executable, "-S", "-c", "raise SystemExit(130)"]
-    assert study.run(words, layout, {}, Event()).code == 0
+    assert study.run(words, layout, {}, Notice()).code == 0
     words[-1] = "raise SystemExit(3)"
-    assert study.run(words, layout, {}, Event()).code == 3
+    assert study.run(words, layout, {}, Notice()).code == 3
