@@ -33,6 +33,8 @@ from autotune.errors import FieldError
 from autotune.model import Study, StudyStatus
 from autotune.tracking.destination import open_trackers
 
+_ELSEWHERE = (ExecutorName.RAY, ExecutorName.SIMULATED)
+
 
 def resume(
     run: Annotated[
@@ -71,6 +73,7 @@ def resume(
                 max_usd=money(max_cost),
                 detach=detach,
                 others={
+                    "--executor": executor.value if executor in _ELSEWHERE else None,
                     "--cold": cold,
                     "--live": live,
                     "--share-machine": share_machine,
