@@ -48,6 +48,8 @@ class Launching:
     cluster: Executor | None = None
     """Launches them on other machines than this one."""
     cluster_flags: str = ""
+    time_limit_s: float | None = None
+    """Of this invocation; None is the study's own."""
 
     @property
     def flags(self) -> str:
@@ -183,6 +185,7 @@ def runner(
         observer=observer,
         cancel=cancel,
         secrets=Secrets.of(around),
+        time_limit_s=launching.time_limit_s,
     )
 
 

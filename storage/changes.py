@@ -6,7 +6,7 @@ records/00000001.json   {"format": 1, "number": 1, "kind": "study", "record": {â
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.errors import FieldError, UnreadableError
@@ -80,36 +80,63 @@ class Change:
         return json.dumps(data).encode()
 
 
-def read_changes(objects: Objects, run_id: str, after: int = 0) -> Iterator[Change]:
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """How far the changes of a run were read."""
+
+    last: int = 0
+    """Number of the last one."""
+    trials: int = 0
+    """How many of them are trials."""
+
+    def after(self, change: Change) -> "Position":
+        """With the next change. Raises FieldError for one that no run has there."""
+        record = change.record
+        if isinstance(record, Study) != (self.last == 0):
+            raise FieldError(
+                "kind", change.kind, "has to be study in the first change, and in no other"
+            )
+        if not isinstance(record, Trial):
+            return replace(self, last=change.number)
+        if record.number != self.trials:
+            raise FieldError(
+                "record.number", record.number,
+                f"has to be {self.trials}: a run's trials come once each, in their order from 0",
+            )  # fmt: skip
+        return replace(self, last=change.number, trials=self.trials + 1)
+
+
+def read_changes(objects: Objects, run_id: str, after: Position = Position()) -> Iterator[Change]:
     """The changes of `run_id` in their order, from the one that follows `after`.
 
-    Raises UnreadableError for one that is missing before others, or that isn't what `to_bytes`
-    makes, and StorageError as `Objects` do.
+    Raises UnreadableError for one that is missing before others, that isn't what `to_bytes` makes,
+    or that no run has in its place, and StorageError as `Objects` do.
     """
-    number = after
-    for name in objects.names(FOLDER, f"{after:08}.json"):
+    for name in objects.names(FOLDER, f"{after.last:08}.json"):
         found = _NAME.fullmatch(name)
         if found is None:
             continue  # whatever it is, it isn't ours
-        number += 1
+        number = after.last + 1
         path = f"{FOLDER}/{number:08}.json"
-        content = objects.get(path) if int(found[1]) == number else None
+        content = objects.get(path, most=_LARGEST) if int(found[1]) == number else None
         if content is None:
             raise _unreadable(objects, path, "is missing, and later ones are there")
-        yield _read(content, objects, path, number, run_id)
+        try:
+            change = _change(_json(content), number, run_id)
+            after = after.after(change)
+        except FieldError as error:
+            raise _unreadable(objects, path, str(error)) from None
+        except ValueError:
+            raise _unreadable(objects, path, "is not JSON") from None
+        yield change
 
 
-def _read(content: bytes, objects: Objects, path: str, number: int, run_id: str) -> Change:
-    if len(content) > _LARGEST:
-        raise _unreadable(objects, path, f"is larger than {_LARGEST} bytes")
+def _json(content: bytes) -> Any:
+    """Raises ValueError."""
     try:
-        data = json.loads(content)
-    except (ValueError, RecursionError):
-        raise _unreadable(objects, path, "is not JSON") from None
-    try:
-        return _change(data, number, run_id)
-    except FieldError as error:
-        raise _unreadable(objects, path, str(error)) from None
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
 
 
 def _change(data: Any, number: int, run_id: str) -> Change:

@@ -15,6 +15,8 @@ RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Between attempts while the objects can't be written; the last one again and again."""
 PATIENCE_S = 60.0
 """How long the end of a run waits for what isn't sent yet."""
+_QUIET_S = 1.0
+"""Of it, before a person is told."""
 
 
 class Mirror:
@@ -49,9 +51,13 @@ class Mirror:
             raise self._other
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
-        """Have everything sent; says so if that can't be done in time."""
+        """Have everything sent; says so if that can't be done in time. Ctrl-C ends the wait."""
         self._queue.put(None)
-        self._thread.join(patience_s)
+        try:
+            self._wait(patience_s)
+        except KeyboardInterrupt:
+            # Nothing is lost that the store hasn't got, and the run's end is not to be skipped.
+            self._stop.set()
         if self._thread.is_alive():
             self._stop.set()
             self._say(
@@ -60,6 +66,15 @@ class Mirror:
             )
         elif self._other is not None:
             self._say(str(self._other))
+
+    def _wait(self, patience_s: float) -> None:
+        self._thread.join(min(_QUIET_S, patience_s))
+        if self._thread.is_alive() and patience_s > _QUIET_S:
+            self._say(
+                f"{self._objects.place}: sending what isn't there yet, for {patience_s:.0f} s at "
+                "most; Ctrl-C leaves it, and then the store alone has it until the run is resumed"
+            )
+            self._thread.join(patience_s - _QUIET_S)
 
     def _work(self) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from autotune.errors import FieldError
+from autotune.errors import FieldError, StorageError
 from autotune.model import (
     BestConfiguration,
     Conclusion,
@@ -36,10 +36,11 @@ class MirroredStore(Store):
     def restore(self, run_id: str, check: Callable[[Study], None] = lambda _: None) -> bool:
         """Add what the mirror has of a run to the store: whether it has anything.
 
-        `check` may refuse the study before. Raises FieldError for what is no run id, StorageError
-        for a mirror that can't be read, and as `check` does.
+        `check` may refuse the study before. Raises FieldError for what is no run id and a mirror
+        that can't be written, StorageError for one that can't be read, and as `check` does.
         """
         check_run_id(run_id)
+        self._check_writable(run_id)
         known = fold(read_changes(self._root.within(run_id), run_id))
         if known.study is not None:
             check(known.study)
@@ -48,6 +49,7 @@ class MirroredStore(Store):
 
     def add_study(self, study: Study) -> None:
         # Here, where a mirror that can't be used still ends the command.
+        self._check_writable(study.run_id)
         if self._root.within(study.run_id).names(FOLDER):
             raise FieldError(
                 OPTION, f"{self._root.place}/{study.run_id}", "holds a run already",
@@ -131,6 +133,15 @@ class MirroredStore(Store):
 
     def jobs(self, on_unreadable: OnUnreadable = refuse) -> Sequence[Job]:
         return self._store.jobs(on_unreadable)
+
+    def _check_writable(self, run_id: str) -> None:
+        objects = self._root.within(run_id)
+        try:
+            objects.check_writable()
+        except StorageError as error:
+            raise FieldError(
+                OPTION, objects.place, f"can't be written: {error}", hint=error.hint
+            ) from None
 
     def _check(self, run_id: str) -> None:
         if mirror := self._mirrors.get(run_id):

@@ -10,12 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from autotune.errors import FieldError, OutageError
+from autotune.errors import FieldError, OutageError, UnreadableError
 
 OPTION = "--mirror"
 _FORMS = ("s3://BUCKET/PREFIX", "file:///FOLDER")
 BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 """Source: Amazon S3 User Guide, general purpose bucket naming rules."""
+_PROBE = "probe"
 _Publish = Callable[[Path, Path], object]
 """Has a finished file appear under its name."""
 
@@ -39,12 +40,23 @@ class Objects(ABC):
         """Make the object, unless there is one of this name: whether it was made."""
 
     @abstractmethod
-    def get(self, name: str) -> bytes | None:
-        """What the object holds; None if there is none."""
+    def get(self, name: str, *, most: int | None = None) -> bytes | None:
+        """What the object holds; None if there is none.
+
+        Raises UnreadableError, with nothing read, if that is more than `most` bytes.
+        """
 
     @abstractmethod
     def names(self, folder: str, after: str = "") -> list[str]:
         """The names directly in `folder`, without it, that sort after `after`; sorted."""
+
+    def check_writable(self) -> None:
+        """Raise StorageError if no object can be made here.
+
+        It writes an empty one, called `probe`, and may leave it: not everybody who may write may
+        remove, too.
+        """
+        self.put(_PROBE, b"")
 
     @abstractmethod
     def within(self, folder: str) -> "Objects":
@@ -68,10 +80,12 @@ class FolderObjects(Objects):
             return False
         return True
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str, *, most: int | None = None) -> bytes | None:
         path = self._folder / name
         try:
-            return path.read_bytes()
+            with path.open("rb") as file:
+                check_size(str(path), os.fstat(file.fileno()).st_size, most)
+                return file.read()
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -86,6 +100,11 @@ class FolderObjects(Objects):
         except OSError as error:
             raise _outage(path, error) from error
         return sorted(name for name in found if name > after and not name.startswith("."))
+
+    def check_writable(self) -> None:
+        super().check_writable()
+        with suppress(OSError):
+            (self._folder / _PROBE).unlink()
 
     def within(self, folder: str) -> "FolderObjects":
         return FolderObjects(self._folder / folder)
@@ -104,6 +123,12 @@ class FolderObjects(Objects):
         finally:
             with suppress(OSError):
                 temporary.unlink()
+
+
+def check_size(place: str, size: int, most: int | None) -> None:
+    """Raise UnreadableError for an object of so many bytes that may have `most`."""
+    if most is not None and size > most:
+        raise UnreadableError(f"{place}: has {size} bytes, and may have {most}", key=place)
 
 
 def open_objects(url: str, field: str = OPTION) -> Objects:

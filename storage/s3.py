@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from autotune.errors import OutageError, StorageError, UserError
-from autotune.storage.objects import Objects
+from autotune.storage.objects import Objects, check_size
 
 try:
     import boto3
@@ -50,10 +50,11 @@ class S3Objects(Objects):
             return False
         return True
 
-    def get(self, name: str) -> bytes | None:
+    def get(self, name: str, *, most: int | None = None) -> bytes | None:
         try:
             with self._errors(name):
                 found = self._client.get_object(Bucket=self._bucket, Key=self._key(name))
+                check_size(f"{self.place}/{name}", found["ContentLength"], most)
                 content: bytes = found["Body"].read()
         except _AbsentError:
             return None

@@ -109,7 +109,8 @@ def _run(
 
 def _leave(end: StudyEnd, progress: Progress, resume_command: str) -> None:
     if end.interrupted:
-        progress.say(f"interrupted; resume with: {resume_command}")
+        what = "the time limit has come" if end.out_of_time else "interrupted"
+        progress.say(f"{what}; resume with: {resume_command}")
         raise typer.Exit(EXIT_INTERRUPTED)
     if end.stuck:
         progress.say(f"stopped; once that is mended: {resume_command}")

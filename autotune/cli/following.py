@@ -148,6 +148,8 @@ def _conclude(follower: "Follower", state: "JobState", following: Following, res
         hint = state.hint() or f"its log: CloudWatch, /aws/sagemaker/TrainingJobs, {job.name}"
         raise CloudError(f"job {job.name} failed: {reason}", hint=f"{hint}; go on with: {resume}")
     kept = len(store.trials(job.run_id))
+    if study is not None and follower.best is not None:
+        _print(study, follower, store, following.format_)
     follower.say(
         f"job {job.name} has ended ({state.phase or state.status}) before the study had: "
         f"{kept} trials are kept; go on with: {resume}"

@@ -158,11 +158,11 @@ def _find(
 
 
 def _say(text: str) -> None:
-    """A line of what the store holds, which may be anything."""
-    out().print(visible(text), markup=False)
+    """A line of what the store holds."""
+    out().print(text, markup=False)
 
 
 def _tell(broken: Iterable[UnreadableError]) -> None:
     """Name what was left out because it can't be read."""
     for error in broken:
-        typer.echo(f"unreadable: {error}\nhint: {error.hint}", err=True)
+        typer.echo(visible(f"unreadable: {error}\nhint: {error.hint}"), err=True)

@@ -4,11 +4,11 @@ from functools import partial
 
 from autotune.cli.progress import Progress
 from autotune.compose import find_study
-from autotune.errors import UserError
+from autotune.errors import FieldError, UserError
 from autotune.model import Study
 from autotune.storage import Store, default_url, open_store
 from autotune.storage.mirrored import MirroredStore
-from autotune.storage.objects import open_objects
+from autotune.storage.objects import OPTION, open_objects
 
 
 def open_run_store(storage: str | None, mirror: str | None) -> Store:
@@ -31,9 +31,18 @@ def study_to_resume(store: Store, run: str, *, trusted: bool) -> Study:
     # Another machine's store may have had it: its whole name goes before the beginning of ours.
     if store.study(run) is None and store.restore(run, partial(_check_code, trusted=trusted)):
         return find_study(store, run)
-    run_id = find_study(store, run).run_id
+    run_id = _known_here(store, run)
     store.restore(run_id)
     return find_study(store, run_id)
+
+
+def _known_here(store: Store, run: str) -> str:
+    """The whole name of a run that the store has."""
+    try:
+        return find_study(store, run).run_id
+    except FieldError as error:
+        hint = f"what only the mirror has goes by its whole name: autotune resume RUN {OPTION} …"
+        raise UserError(str(error), hint=error.hint or hint) from None
 
 
 def _check_code(study: Study, *, trusted: bool) -> None:

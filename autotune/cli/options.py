@@ -160,6 +160,16 @@ WindowOption = Annotated[
         "steps that take seconds. Default: 0.25s.",
     ),
 ]
+TimeLimitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--time-limit",
+        metavar="DURATION",
+        help="End by then, such as 55m: what is best is confirmed in time, or left for 'autotune "
+        "resume'. For jobs that are killed after some time; the study keeps its --budget. A trial "
+        "that is under way may end a minute later.",
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from autotune.cli.render import changes, duration_text, settings_text
+from autotune.cli.render import changes, duration_text, settings_text, visible
 from autotune.exporters.text import defaults_text
 from autotune.loop.observer import Observer, TrialStart
 from autotune.loop.plan import Step
@@ -48,7 +48,7 @@ class Progress(Observer):
     def say(self, text: str) -> None:
         """Print a line; a study doesn't end because nobody can read it."""
         with suppress(OSError):
-            self._console.print(Text(text))
+            self._console.print(Text(visible(text)))
 
     def noticed(self, notice: str) -> None:
         self.say(f"notice: {notice}")

@@ -1,8 +1,10 @@
 """How results look: tables for people, JSON for programs; both on stdout."""
 
 import json
+import re
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -20,9 +22,20 @@ from autotune.report.text import visible as visible  # noqa: PLC0414
 Cell = str
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a pair. It has no form in UTF-8; JSON can name it."""
+
+
+class _Data(Console):
+    """Prints what a store holds, which may be anything: texts so that they command no terminal."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(visible(o) if isinstance(o, str) else o for o in objects), **options)
+
+
 def out() -> Console:
     """The console for data. Not a terminal: plain text, as wide as it needs to be."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = _Data(highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = 200
     return console
@@ -30,7 +43,8 @@ def out() -> Console:
 
 def print_json(data: object) -> None:
     """`data` as one JSON document."""
-    sys.stdout.write(json.dumps(encode(data), indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(encode(data), indent=2, ensure_ascii=False)
+    sys.stdout.write(_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text) + "\n")
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:

@@ -23,6 +23,7 @@ from autotune.report.content import Report
 from autotune.report.document import document
 from autotune.report.markdown import to_markdown
 from autotune.report.page import to_html
+from autotune.report.text import visible
 from autotune.storage import Store, default_url, open_store
 
 
@@ -110,7 +111,7 @@ def _report(run: str, storage: str | None) -> Report:
         recalled, unknown = _recalled(study, store)
         saved = _saved(study, store)
     for error in broken:
-        typer.echo(f"unreadable: {error}\nhint: {error.hint}", err=True)
+        typer.echo(visible(f"unreadable: {error}\nhint: {error.hint}"), err=True)
     return build_report(
         study,
         trials,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from autotune.budget import seconds
 from autotune.cli.controller import control
 from autotune.cli.following import Following
 from autotune.cli.mirroring import open_run_store, study_to_resume
@@ -24,6 +25,7 @@ from autotune.cli.options import (
     ParallelOption,
     ShareOption,
     StorageOption,
+    TimeLimitOption,
 )
 from autotune.cli.resume_job import jobs_of, resume_job
 from autotune.cli.sagemaker_options import DetachOption, MaxCostOption, money
@@ -62,13 +64,23 @@ class ResumeOptions(OptionSet):
             help="Start the script or workload that a run names which only the mirror knows.",
         ),
     ] = False
+    time_limit: TimeLimitOption = None
     max_cost: MaxCostOption = None
     detach: DetachOption = False
+
+    @property
+    def limit_s(self) -> float | None:
+        """What --time-limit says. Raises FieldError."""
+        return None if self.time_limit is None else seconds(self.time_limit, "--time-limit")
+
+
+_ELSEWHERE = (ExecutorName.RAY, ExecutorName.SIMULATED)
 
 
 @takes(ResumeOptions)
 def resume(options: ResumeOptions) -> None:
     """Finish a run that was interrupted or killed; finished trials are kept."""
+    launching = Launching(cold=options.cold, live=options.live, time_limit_s=options.limit_s)
     trackers = open_trackers(options.log_to or [])
     with open_run_store(options.storage, options.mirror) as store:
         if jobs := jobs_of(store, options.run):
@@ -79,7 +91,7 @@ def resume(options: ResumeOptions) -> None:
                 raise FieldError(name, given, "is of runs in a SageMaker job")
         study = study_to_resume(store, options.run, trusted=options.trust_script)
         _check_unfinished(study)
-        _go_on_from_here(options, study, store, trackers)
+        _go_on_from_here(options, study, store, launching, trackers)
 
 
 def _go_on_in_job(options: ResumeOptions, jobs: Sequence[Job], store: Store) -> None:
@@ -88,15 +100,22 @@ def _go_on_in_job(options: ResumeOptions, jobs: Sequence[Job], store: Store) -> 
         Following(store=store, storage=options.storage, format_=options.format_),
         max_usd=money(options.max_cost),
         detach=options.detach,
-        others=options.given(
-            "cold", "live", "share_machine", "address", "parallel_trials", "trust_script",
-            "log_to", "mirror",
-        ),
+        others={
+            "--executor": options.executor.value if options.executor in _ELSEWHERE else None,
+            **options.given(
+                "cold", "live", "share_machine", "address", "parallel_trials", "trust_script",
+                "log_to", "mirror", "time_limit",
+            ),
+        },
     )  # fmt: skip
 
 
 def _go_on_from_here(
-    options: ResumeOptions, study: Study, store: Store, trackers: Mapping[str, Tracker]
+    options: ResumeOptions,
+    study: Study,
+    store: Store,
+    launching: Launching,
+    trackers: Mapping[str, Tracker],
 ) -> None:
     target = study.spec.target
     if not target.is_simulated:
@@ -104,7 +123,7 @@ def _go_on_from_here(
     with venue(
         target.instance,
         instances=instance_sources(study),
-        launching=Launching(cold=options.cold, live=options.live),
+        launching=launching,
         landscape=landscape_of(study.spec) if target.is_simulated else None,
         cluster=cluster_again(
             study, options.executor, options.address, options.given("live", "share_machine"),
@@ -134,4 +153,8 @@ def _where(study: Study) -> str:
     """Where the answer of a finished study is, which may have been killed before it wrote it."""
     if study.spec.target.is_simulated:
         return ""
-    return f"; its answer was written to {output_of(study)} if it is the one that is kept"
+    target = study.spec.target
+    return (
+        f"; its answer was written to {output_of(study)} if it is the one that is kept; where that "
+        f"isn't: autotune best --instance {target.instance} --workload {target.workload}"
+    )

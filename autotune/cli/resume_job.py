@@ -6,7 +6,7 @@ from dataclasses import replace
 import typer
 
 from autotune.cli.following import Following, follow_job
-from autotune.cli.render import duration_text
+from autotune.cli.render import duration_text, visible
 from autotune.errors import FieldError
 from autotune.model import Job, StudyStatus
 from autotune.sagemaker.installed import check_installed
@@ -64,7 +64,7 @@ def resume_job(
         last = submit_again(account, wanted, following.store)
         why = "was never submitted" if state is None else f"has ended ({state.status})"
         typer.echo(
-            f"job {jobs[-1].name} {why}; {last.described}\n"
+            f"job {jobs[-1].name} {why}; {visible(last.described)}\n"
             f"run {last.run_id}: goes on in job {last.name}, for at most "
             f"{duration_text(last.max_runtime_s)}",
             err=True,

@@ -34,14 +34,16 @@ def run(options: RunOptions) -> None:
     Exit codes: 0 done (improved, keep-defaults or unconfirmed: the output tells), 2 usage,
     3 no candidate works, 130 interrupted (resume with 'autotune resume').
     """
-    output_path(options.output)  # before a wandb or mlflow run is opened for nothing
+    launching = Launching(cold=options.cold, live=options.live, time_limit_s=options.limit_s)
+    output_path(options.output)
+    # Not before what can be refused is: they may open a run elsewhere.
     trackers = open_trackers(options.log_to or [])
     executors = chosen_executor(options)
     request = requested(options, executors)
     if executors.job is not None:
         run_in_job(_submission(options, executors.job, request), dry_run=options.dry_run)
     else:
-        _run_from_here(options, executors, request, trackers)
+        _run_from_here(options, executors, request, launching, trackers)
 
 
 def _submission(options: RunOptions, job: SagemakerOptions, request: Request) -> Submission:
@@ -61,13 +63,17 @@ def _submission(options: RunOptions, job: SagemakerOptions, request: Request) ->
 
 
 def _run_from_here(
-    options: RunOptions, executors: Executors, request: Request, trackers: Mapping[str, Tracker]
+    options: RunOptions,
+    executors: Executors,
+    request: Request,
+    launching: Launching,
+    trackers: Mapping[str, Tracker],
 ) -> None:
     samples = options.samples_per_step
     with venue(
         request.instance,
         instances=request.instance_sources,
-        launching=Launching(cold=options.cold, live=options.live),
+        launching=launching,
         landscape=executors.source,
         cluster=executors.cluster,
         ask_ec2=not options.no_imds,

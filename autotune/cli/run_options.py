@@ -37,6 +37,7 @@ from autotune.cli.options import (
     SpaceOption,
     StorageOption,
     StrategyOption,
+    TimeLimitOption,
     TrialsOption,
     WindowOption,
     WorkloadOption,
@@ -78,6 +79,7 @@ class RunOptions(OptionSet):
     trials: TrialsOption = None
     seed: SeedOption = 0
     window: WindowOption = None
+    time_limit: TimeLimitOption = None
     storage: StorageOption = None
     output: OutputOption = None
     format_: FormatOption = Format.TABLE
@@ -109,6 +111,11 @@ class RunOptions(OptionSet):
     keep_alive: KeepAliveOption = None
     detach: DetachOption = False
 
+    @property
+    def limit_s(self) -> float | None:
+        """What --time-limit says. Raises FieldError."""
+        return None if self.time_limit is None else seconds(self.time_limit, "--time-limit")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Executors:
@@ -131,7 +138,7 @@ def chosen_executor(options: RunOptions) -> Executors:
         options.executor,
         options.given("role", "image", "spot", "max_cost", "s3", "keep_alive", "detach"),
         nodes=nodes,
-        others=options.given("share_machine", "log_to", "mirror", "run_id"),
+        others=options.given("share_machine", "log_to", "mirror", "run_id", "time_limit"),
     )
     cluster = chosen_cluster(
         options.executor,

@@ -104,6 +104,17 @@ def _best_of(decisions: Sequence[Decision]) -> Decision:
     return max(decisions, key=lambda one: one.ratio.estimate if one.ratio else 0.0)
 
 
+def is_left_open(plan: Plan, ledger: Ledger, decision: Decision, exhausted: str = "") -> bool:
+    """Whether `decision` is what it is for want of time in this invocation, not in the study."""
+    if not plan.is_cut_short or diverges(ledger) or is_too_noisy(ledger):
+        return False
+    if decision.conclusion is Conclusion.UNCONFIRMED:
+        return True
+    if decision.conclusion is Conclusion.IMPROVED or decision.ratio is not None:
+        return False
+    return not (plan.has_searched_all(ledger, exhausted) or hopeless(ledger.trials))
+
+
 def decide_early(plan: Plan, ledger: Ledger, why: str) -> Decision:
     """What is known when a study is ended before its time: the best reading, never confirmed."""
     if ledger.leading is None:

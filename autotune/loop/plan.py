@@ -58,6 +58,8 @@ class Plan:
     baseline: Candidate
     strategy: SearchStrategy
     """For what it thinks of candidates; it is asked for new ones elsewhere."""
+    until_s: float | None = None
+    """Where this invocation has to end, in seconds of the study, if its budget doesn't end it."""
     _contests: dict[int, Contest] = field(default_factory=dict, init=False)
 
     def next_step(
@@ -69,6 +71,8 @@ class Plan:
         """
         trials = ledger.trials
         if hopeless(trials) or diverges(ledger):
+            return None
+        if self.until_s is not None and elapsed_s >= self.until_s:
             return None
         if again := next((c for c in ledger.open if c not in beside), None):
             return Step(phase=ledger.open[again], candidate=again)
@@ -125,7 +129,7 @@ class Plan:
         tried = len(ledger.searched)
         if exhausted or not tried:
             return exhausted
-        if self.spec.max_trials is not None and tried >= self.spec.max_trials:
+        if self._has_tried_enough(tried):
             return f"as many candidates as asked for were tried ({tried})"
         if self._is_out_of_patience(ledger):
             return f"the last {self.strategy.patience} candidates brought nothing better"
@@ -148,12 +152,19 @@ class Plan:
     def _is_searching(self, ledger: Ledger, elapsed_s: float, under_way: int) -> bool:
         if ledger.confirmations:
             return False
-        tried = len(ledger.searched) + under_way
-        if self.spec.max_trials is not None and tried >= self.spec.max_trials:
+        if self._has_tried_enough(len(ledger.searched) + under_way):
             return False
         if self._is_out_of_patience(ledger):
             return False
         return self._fits(ledger.launch_s() + self._reserve_s(ledger), elapsed_s)
+
+    def has_searched_all(self, ledger: Ledger, exhausted: str) -> bool:
+        """Whether more time would not have had more candidates tried."""
+        tried = len(ledger.searched)
+        return bool(exhausted) or self._has_tried_enough(tried) or self._is_out_of_patience(ledger)
+
+    def _has_tried_enough(self, tried: int) -> bool:
+        return self.spec.max_trials is not None and tried >= self.spec.max_trials
 
     def _is_out_of_patience(self, ledger: Ledger) -> bool:
         patience = self.strategy.patience
@@ -163,11 +174,11 @@ class Plan:
         """Seconds that are kept for confirmation: for its least in any case."""
         launch_s = ledger.launch_s()
         least_s = 2 * MIN_ROUNDS * launch_s
-        if self.spec.budget_s is None or ledger.leading in (None, self.baseline):
+        if self.limit_s is None or ledger.leading in (None, self.baseline):
             # As long as nothing is better, time is kept for one finalist that may still turn up.
             return least_s
         launches = 2 * self._rounds(ledger, [ledger.leading], ledger.noise) + RESERVED_CONTESTS
-        return max(least_s, min(launch_s * launches, self.spec.budget_s * CONFIRM_SHARE))
+        return max(least_s, min(launch_s * launches, self.limit_s * CONFIRM_SHARE))
 
     def _second_look(self, ledger: Ledger, elapsed_s: float) -> Step | None:
         """What one reading must not decide is launched again at once: luck would steer the search.
@@ -256,7 +267,17 @@ class Plan:
         return any(ratio.low > 1 for ratio in found.values())
 
     def _fits(self, seconds: float, elapsed_s: float) -> bool:
-        return self.spec.budget_s is None or elapsed_s + seconds <= self.spec.budget_s
+        return self.limit_s is None or elapsed_s + seconds <= self.limit_s
+
+    @property
+    def limit_s(self) -> float | None:
+        """Where the study's seconds end: at its budget, or sooner in this invocation."""
+        return min((s for s in (self.spec.budget_s, self.until_s) if s is not None), default=None)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether this invocation has less time than the study."""
+        return self.until_s is not None and self.limit_s != self.spec.budget_s
 
 
 def diverges(ledger: Ledger) -> bool:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from threading import Event, Lock
 
 from autotune.executors.base import Executor, OnWindow
 from autotune.loop.answer import best_configuration, evidence
-from autotune.loop.conclude import Decision, decide, decide_early
+from autotune.loop.conclude import Decision, decide, decide_early, is_left_open
 from autotune.loop.course import Course
 from autotune.loop.crew import Crew
 from autotune.loop.failures import Streak, stuck
@@ -54,6 +54,8 @@ class StudyEnd:
     evidence: Evidence | None
     """What speaks for the decision; None when no candidate works, or none has been measured yet."""
     interrupted: bool
+    out_of_time: bool
+    """Interrupted, by the time limit of the invocation."""
     stuck: bool
     """Trials can't be run on this machine any more."""
     search_ended: str
@@ -87,6 +89,8 @@ class StudyRunner:
     """Kept out of what is stored of trials."""
     capacity: Capacity | None = None
     """Memory of a rank; None is what the executor's machine has."""
+    time_limit_s: float | None = None
+    """Of this invocation. What can't be decided by then is left for a resume."""
 
     def __post_init__(self) -> None:
         self._lock = Lock()
@@ -147,6 +151,8 @@ class StudyRunner:
     def _run(self, course: Course[FittingProposals], crew: Crew[Ended], known: int) -> None:
         """Until nothing is left to launch, or may be."""
         used_s, started = self._used_s(course.ledger), self.clock()
+        if self.time_limit_s is not None:
+            course.plan = replace(course.plan, until_s=used_s + self.time_limit_s)
         unchecked = self.executor.at_once > 1
         while True:
             while self._may_launch(course, known):
@@ -188,8 +194,8 @@ class StudyRunner:
         self, step: Step, course: Course[FittingProposals], crew: Crew[Ended], elapsed_s: float
     ) -> None:
         """Start the trial of `step`, which counts as under way."""
-        budget_s = self.study.spec.budget_s
-        remaining_s = None if budget_s is None else max(0.0, budget_s - elapsed_s)
+        limit_s = course.plan.limit_s
+        remaining_s = None if limit_s is None else max(0.0, limit_s - elapsed_s)
         number, place = course.next_number, len(course.under_way) - 1
         start = TrialStart(
             number=number + place,
@@ -238,6 +244,12 @@ class StudyRunner:
             decision = decide_early(plan, ledger, why)
         else:
             decision = decide(plan, ledger, self.space.facts.device, exhausted)
+        out_of_time = not (interrupted or is_stuck) and is_left_open(
+            plan, ledger, decision, exhausted
+        )
+        if out_of_time and decision.conclusion is not Conclusion.UNCONFIRMED:
+            decision = decide_early(plan, ledger, "the time limit has come")
+        interrupted = interrupted or out_of_time
         found = decision.conclusion is not Conclusion.NO_CANDIDATE
         best = None
         if found and not plan.spec.target.is_simulated:
@@ -254,6 +266,7 @@ class StudyRunner:
             best=best,
             evidence=(evidence(plan, ledger, decision, self.space.facts.device) if found else None),
             interrupted=interrupted,
+            out_of_time=out_of_time,
             stuck=is_stuck,
             search_ended="" if interrupted or is_stuck else plan.why_ended(ledger, exhausted),
             drift=ledger.drift,

@@ -28,6 +28,9 @@ class JobFile:
     nodes: int
     time_limit_s: int
     cost_limit_usd: float | None
+    usd_per_hour: float | None
+    spent_usd: float = 0.0
+    """By the run's earlier jobs."""
     token: str = field(default_factory=lambda: secrets.token_hex(32))
     """New for every job: what its hosts show each other."""
 
@@ -40,6 +43,8 @@ class JobFile:
             "nodes": self.nodes,
             "time_limit_s": self.time_limit_s,
             "cost_limit_usd": self.cost_limit_usd,
+            "usd_per_hour": self.usd_per_hour,
+            "spent_usd": self.spent_usd,
             "token": self.token,
         }
         return json.dumps(document, indent=2).encode() + b"\n"

@@ -7,6 +7,8 @@ from autotune.space.instances import Price
 
 STARTING_S = 900
 """Beyond the study's own time: what is missing is installed, Ray starts, results are written."""
+LEAST_STARTING_S = STARTING_S * 2 // 3
+"""Of it, what a job has to have: less is used up before its first trial and after its last."""
 WITHOUT_BUDGET_S = 24 * 3600
 """The end of a job whose study has a number of trials and no time."""
 SPOT_WAIT_S = 3 * 3600
@@ -77,7 +79,7 @@ def cost_of(
             )  # fmt: skip
         left_usd = max_usd - spent_usd
         affordable_s = int(3600 * left_usd / (price.usd_per_hour * nodes))
-        if affordable_s < min(wanted_s, (budget_s or 0) + STARTING_S / 3):
+        if affordable_s < min(wanted_s, (budget_s or 0) + LEAST_STARTING_S):
             spent = f", of which {spent_usd:.2f} are spent," if spent_usd else ""
             raise FieldError(
                 "--max-cost",

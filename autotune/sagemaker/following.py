@@ -1,7 +1,7 @@
 """Follows a job: its phases, and the run's records as they arrive in S3."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 
 from autotune.errors import CloudOutageError, OutageError
@@ -9,7 +9,7 @@ from autotune.model import BestConfiguration, Job
 from autotune.sagemaker.account import Account
 from autotune.sagemaker.jobs import JobState, describe
 from autotune.storage import Store
-from autotune.storage.changes import Record, read_changes
+from autotune.storage.changes import Position, Record, read_changes
 from autotune.storage.objects import Objects
 from autotune.storage.replay import apply_changes
 
@@ -30,7 +30,7 @@ class Follower:
     told: Callable[[Record], None]
     """Is given every record, also those that the store has."""
     cancel: Event
-    last: int = 0
+    read: Position = field(default_factory=Position)
     best: BestConfiguration | None = None
     """The run's own answer, which isn't always the one that the store keeps."""
     _phase: str = ""
@@ -63,9 +63,9 @@ class Follower:
 
     def catch_up(self) -> None:
         """Store what has arrived. Raises StorageError, and OutageError."""
-        for change in read_changes(self.objects, self.job.run_id, self.last):
+        for change in read_changes(self.objects, self.job.run_id, self.read):
             apply_changes(self.store, [change])
-            self.last = change.number
+            self.read = self.read.after(change)
             if isinstance(change.record, BestConfiguration):
                 self.best = change.record
             self.told(change.record)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from autotune.loop.study import StudyEnd
 from autotune.model import Measurement, Study, Trial
 from autotune.report.readings import measured
-from autotune.report.text import shown
+from autotune.report.text import shown, visible
 from autotune.scoring.score import score
 from autotune.tracking.base import Closing, Entry, Opening
 
@@ -38,7 +38,7 @@ def entry(trial: Trial) -> Entry:
         texts={
             "phase": trial.phase.value,
             "outcome": trial.outcome.value,
-            "reason": trial.reason,
+            "reason": visible(trial.reason),
         },
         figures=_finite(_figures(trial)),
     )
@@ -60,7 +60,7 @@ def closing(end: StudyEnd) -> Closing:
     return Closing(
         texts={
             "conclusion": decision.conclusion.value,
-            "reason": decision.reason,
+            "reason": visible(decision.reason),
             "interrupted": shown(end.interrupted),
             **settings,
         },

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -78,15 +78,17 @@ def aws() -> Iterator[tuple[str, Records]]:
         yield url, Records(make_bucket(url, "bucket"))
 
 
-NewContainer = Callable[[str, Sequence[str]], Container]
+class NewContainer(Protocol):
+    def __call__(self, name: str, arguments: Sequence[str], **job: float) -> Container: ...
 
 
 @pytest.fixture
 def container(tmp_path: Path) -> NewContainer:
     """Makes a fresh container that has received the run's job with these arguments."""
 
-    def make(name: str, arguments: Sequence[str]) -> Container:
-        bundle = write_bundle(tmp_path / name / "bundle", JOB | {"arguments": list(arguments)})
+    def make(name: str, arguments: Sequence[str], **job: float) -> Container:
+        given = JOB | {"arguments": list(arguments)} | job
+        bundle = write_bundle(tmp_path / name / "bundle", given)
         made = Container(root=tmp_path / name / "ml", hosts=["algo-1"], current="algo-1")
         made.receive(bundle)
         return made
@@ -132,6 +134,27 @@ def test_a_stopped_job_ends_cleanly_and_says_so(
     study = records.store().study(RUN)
     assert study is not None
     assert study.status is StudyStatus.INTERRUPTED
+
+
+@pytest.mark.long
+def test_a_job_whose_money_is_nearly_spent_ends_by_itself(
+    aws: tuple[str, Records], container: NewContainer
+) -> None:
+    url, records = aws
+    money = {"time_limit_s": 3600, "cost_limit_usd": 10, "usd_per_hour": 40, "spent_usd": 4.6}
+    first, second = container("1", SIMULATED, **money), container("2", SIMULATED)
+    with first.started(aws_environment(url)) as process:
+        assert ends(process, first) == 0, first.log.read_text()
+    assert "the time limit has come; resume with: autotune resume" in first.log.read_text()
+    assert first.failure == records.text("result/failure.txt") == ""
+    study = records.store().study(RUN)
+    assert study is not None
+    assert study.status is StudyStatus.INTERRUPTED
+    with second.started(aws_environment(url)) as process:
+        assert ends(process, second) == 0, second.log.read_text()
+    study = records.store().study(RUN)
+    assert study is not None
+    assert study.status is StudyStatus.FINISHED
 
 
 @pytest.mark.long

@@ -62,6 +62,7 @@ def run(
     launch_s: Callable[[int], float] = lambda _: 1.0,
     effective: Callable[[Launch], dict[str, KnobValue]] = lambda _: {},
     knobs: Sequence[Knob] = KNOBS,
+    time_limit_s: float | None = None,
     **spec: Any,
 ) -> tuple[StudyEnd, list[Trial], FormulaExecutor]:
     """Run or resume a study called "r" in `store`."""
@@ -92,6 +93,7 @@ def run(
         observer=observer or Observer(),
         cancel=cancel or Event(),
         clock=executor.clock,
+        time_limit_s=time_limit_s,
     ).run()
     return end, list(store.trials("r")), executor
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from autotune.errors import (
 )
 from autotune.model import Conclusion, Script, StudyStatus, UserWorkload
 from autotune.storage import MemoryStore, Store
-from autotune.storage.changes import FOLDER, Change, Status, read_changes
+from autotune.storage.changes import FOLDER, Change, Position, Status, read_changes
 from autotune.storage.lease import Owner
 from autotune.storage.mirror import put_next, send_missing
 from autotune.storage.mirrored import MirroredStore
@@ -131,12 +132,14 @@ def test_a_follower_reads_on_where_it_was(opened: Open, run: FolderObjects) -> N
     store.take_lease("r", ME, 60.0)
     store.add_trial(a_trial(0), holder="me")
     store.release_lease("r", "me")
-    last = apply_changes(follower, read_changes(run, "r"))
+    first = list(read_changes(run, "r"))
+    apply_changes(follower, first)
+    read = Position().after(first[0]).after(first[1])
     store.take_lease("r", ME, 60.0)
     store.add_trial(a_trial(1), holder="me")
     store.close()
-    assert [change.number for change in read_changes(run, "r", after=last)] == [3]
-    assert apply_changes(follower, read_changes(run, "r", after=last)) == 3
+    assert [change.number for change in read_changes(run, "r", read)] == [3]
+    assert apply_changes(follower, read_changes(run, "r", read)) == 3
     assert len(follower.trials("r")) == 2
 
 
@@ -194,6 +197,48 @@ def test_a_trial_that_cannot_be_is_named(run: FolderObjects, change: dict[str, f
     data["record"] |= change
     run.put(first.name, json.dumps(data).encode())
     with pytest.raises(UnreadableError, match=f"{next(iter(change))}: .* has to be"):
+        list(read_changes(run, "r"))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "place", "rule"),
+    [
+        ([0, 2], "00000003", "2 has to be 1: a run's trials come once each"),
+        ([1], "00000002", "1 has to be 0"),
+        ([2**62], "00000002", f"{2**62} has to be 0"),
+        ([1, 0], "00000002", "1 has to be 0"),
+        ([0, 1, 0], "00000004", "0 has to be 2"),
+        ([0, 0], "00000003", "0 has to be 1"),
+    ],
+)
+def test_trials_that_dont_follow_each_other_are_named(
+    run: FolderObjects, numbers: list[int], place: str, rule: str
+) -> None:
+    records = [a_study(), *(a_trial(number) for number in numbers)]
+    for number, record in enumerate(records, 1):
+        change = Change(number=number, record=record)
+        run.put(change.name, change.to_bytes())
+    with pytest.raises(UnreadableError, match=rf"{place}\.json: record\.number: {rule}"):
+        list(read_changes(run, "r"))
+
+
+def test_a_run_begins_with_its_study_and_has_one(run: FolderObjects) -> None:
+    for number, record in enumerate([a_study(), a_study()], 1):
+        change = Change(number=number, record=record)
+        run.put(change.name, change.to_bytes())
+    with pytest.raises(UnreadableError, match=r"00000002\.json: kind: 'study' has to be"):
+        list(read_changes(run, "r"))
+    run.put(change.name.replace("2", "1"), Change(number=1, record=a_trial()).to_bytes())
+    with pytest.raises(UnreadableError, match=r"00000001\.json: kind: 'trial' has to be study"):
+        list(read_changes(run, "r"))
+
+
+def test_an_object_that_is_too_large_is_not_read(run: FolderObjects, tmp_path: Path) -> None:
+    name, content = first_change()
+    run.put(name, content)
+    with (tmp_path / "r" / name).open("r+b") as file:
+        file.truncate(2**40)  # sparse; more than memory holds
+    with pytest.raises(UnreadableError, match=r"00000001\.json: has 1099511627776 bytes, and may"):
         list(read_changes(run, "r"))
 
 
@@ -259,6 +304,27 @@ def test_an_end_doesnt_wait_for_ever(
     assert "resuming the run sends it" in said[-1]
 
 
+def test_ctrl_c_leaves_what_isnt_sent_and_ends_the_run_in_order(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autotune.storage.mirror._QUIET_S", 0.01)
+    objects, plain = Flaky(tmp_path), MemoryStore()
+
+    def heard(text: str) -> None:
+        said.append(text)
+        if "Ctrl-C leaves it" in text:
+            signal.raise_signal(signal.SIGINT)
+
+    store = MirroredStore(plain, objects, heard)
+    store.add_study(a_study())
+    objects.down.set()
+    store.take_lease("r", ME, 60.0)
+    store.release_lease("r", "me")
+    assert "sending what isn't there yet, for 60 s at most" in said[-2]
+    assert "resuming the run sends it" in said[-1]
+    assert not plain.leases(), "the run is anybody's"
+
+
 def test_a_lost_answer_writes_nothing_twice(tmp_path: Path, said: list[str]) -> None:
     objects = Flaky(tmp_path)
     store = MirroredStore(MemoryStore(), objects, said.append)
@@ -294,6 +360,24 @@ def for_ten_seconds(action: Callable[[], None]) -> None:
     for _ in range(1000):
         Event().wait(0.01)
         action()
+
+
+@pytest.mark.parametrize("given", ["/proc/nothing", "/dev/null/x"])
+def test_a_place_that_cant_be_written_ends_the_command_before_anything_is_there(
+    given: str, said: list[str]
+) -> None:
+    plain = MemoryStore()
+    store = MirroredStore(plain, FolderObjects(Path(given)), said.append)
+    with pytest.raises(FieldError, match=rf"--mirror: '{given}/r' can't be written: {given}"):
+        store.add_study(a_study())
+    assert plain.study("r") is None
+    with pytest.raises(FieldError, match=r"--mirror: .* can't be written"):
+        study_to_resume(store, "r", trusted=False)
+
+
+def test_a_probe_leaves_nothing_in_a_folder(opened: Open, run: FolderObjects) -> None:
+    opened().add_study(a_study())
+    assert run.names("") == []
 
 
 def test_a_new_run_never_goes_into_another_ones_mirror(opened: Open) -> None:

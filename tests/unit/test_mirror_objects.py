@@ -4,11 +4,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import boto3
 import pytest
+from botocore.stub import Stubber
 
-from autotune.errors import FieldError, OutageError, StorageError
+from autotune.errors import FieldError, OutageError, StorageError, UnreadableError
+from autotune.storage import MemoryStore
+from autotune.storage.mirrored import MirroredStore
 from autotune.storage.objects import Objects, open_objects
+from autotune.storage.s3 import S3Objects
 from tests.aws import aws_environment, aws_server, make_bucket
+from tests.conformance.records import a_study
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +40,13 @@ def test_an_object_is_what_was_put_last(objects: Objects) -> None:
     objects.put("a/b", b"1")
     objects.put("a/b", b"\0\xff")
     assert objects.get("a/b") == b"\0\xff"
+
+
+def test_what_is_too_large_is_not_read(objects: Objects) -> None:
+    objects.put("a", b"12345")
+    assert objects.get("a", most=5) == b"12345"
+    with pytest.raises(UnreadableError, match="a: has 5 bytes, and may have 4"):
+        objects.get("a", most=4)
 
 
 def test_a_new_one_takes_no_other_ones_place(objects: Objects) -> None:
@@ -86,6 +99,16 @@ def test_a_bucket_that_isnt_there_is_named(aws: str, monkeypatch: pytest.MonkeyP
     with pytest.raises(StorageError, match="s3://nobody/p/a: NoSuchBucket") as caught:
         open_objects("s3://nobody/p").put("a", b"")
     assert not isinstance(caught.value, OutageError)
+
+
+def test_a_bucket_that_only_reads_is_found_out() -> None:
+    client = boto3.client("s3", region_name="eu-west-1", aws_access_key_id="a",
+                          aws_secret_access_key="b")  # fmt: skip
+    with Stubber(client) as stubbed:
+        stubbed.add_client_error("put_object", "AccessDenied", "Access Denied", 403)
+        store = MirroredStore(MemoryStore(), S3Objects("kept", "p", client), print)
+        with pytest.raises(FieldError, match=r"'s3://kept/p/r' can't be written: .*AccessDenied"):
+            store.add_study(a_study())
 
 
 def test_a_server_that_is_away_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,8 +151,20 @@ def test_a_failure_is_told_by_its_last_error() -> None:
     said = ["run x", "error: first", "", "more", "error: --budget: '1s' is too short", "hint: more"]
     assert Ending(code=2, said=said).failure == "error: --budget: '1s' is too short\nhint: more"
     assert Ending(code=0, said=said).failure == ""
-    assert Ending(code=130, said=["a", "interrupted"]).failure == "a\ninterrupted"
-    assert "said nothing" in Ending(code=9).failure
+    assert Ending(code=9).failure == "the study ended with exit code 9"
+
+
+def test_a_failure_begins_with_its_reason() -> None:
+    figures = "autotune.samples_per_s=1.000; autotune.best_samples_per_s=1.000;"
+    said = [f"[ {n}] a trial" for n in range(9)] + ["interrupted; resume with: x", figures, ""]
+    stopped = Ending(code=130, said=said, reason="interrupted; this looked best so far").failure
+    assert stopped.splitlines()[:2] == [
+        "interrupted; this looked best so far", "interrupted; resume with: x",
+    ]  # fmt: skip
+    assert len(stopped.splitlines()) == 7
+    for given in (stopped, Ending(code=2, said=["error: a", figures, "hint: b"]).failure):
+        assert figures not in given
+    assert Ending(code=3, said=[figures], reason="nothing works").failure == "nothing works"
 
 
 def test_a_host_that_cant_begin_says_why(

@@ -156,8 +156,8 @@ def test_money_ends_a_job_before_time_does() -> None:
     free = cost_of(budget_s=3600, nodes=2, price=PRICE, max_usd=None, is_spot=False)
     assert (free.max_runtime_s, free.usd_per_hour) == (4500, 40.0)
     assert "about 40.00 USD for the study's 1.0 h" in free.describe()
-    bound = cost_of(budget_s=3600, nodes=2, price=PRICE, max_usd=45.0, is_spot=False)
-    assert bound.max_runtime_s == 4050
+    bound = cost_of(budget_s=3600, nodes=2, price=PRICE, max_usd=48.0, is_spot=False)
+    assert bound.max_runtime_s == 4320
     with pytest.raises(FieldError, match=r"pays for 50 min of 2 x 20\.00 USD an hour"):
         cost_of(budget_s=3600, nodes=2, price=PRICE, max_usd=45.0, is_spot=False, spent_usd=11.6)
     with pytest.raises(FieldError, match="needs a price"):

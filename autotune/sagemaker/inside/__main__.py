@@ -5,7 +5,6 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from threading import Event
 from types import FrameType
 
 from autotune.errors import AutotuneError, FieldError, UserError
@@ -14,6 +13,7 @@ from autotune.sagemaker.inside.head import lead
 from autotune.sagemaker.inside.hosts import Hosts, read_hosts
 from autotune.sagemaker.inside.job import Job, read_job
 from autotune.sagemaker.inside.layout import Layout
+from autotune.sagemaker.inside.notice import Notice
 
 _EXIT_FAILED = 1
 _EXIT_USAGE = 2
@@ -21,7 +21,7 @@ _EXIT_USAGE = 2
 
 def main(environ: Mapping[str, str]) -> int:
     """The exit code that the container ends with."""
-    layout, stop = Layout.of(environ), Event()
+    layout, stop = Layout.of(environ), Notice()
     _stop_on_term(stop)
     try:
         job, hosts = read_job(layout.job), _hosts(layout, environ)
@@ -38,7 +38,7 @@ def main(environ: Mapping[str, str]) -> int:
         return _EXIT_USAGE if isinstance(error, UserError) else _EXIT_FAILED
 
 
-def _part(job: Job, hosts: Hosts, layout: Layout, environ: Mapping[str, str], stop: Event) -> int:
+def _part(job: Job, hosts: Hosts, layout: Layout, environ: Mapping[str, str], stop: Notice) -> int:
     for folder in (layout.work, layout.home):
         folder.mkdir(parents=True, exist_ok=True)
     variables = {**environ, **hosts.variables(environ), "AUTOTUNE_HOME": str(layout.home)}
@@ -62,7 +62,7 @@ def _hosts(layout: Layout, environ: Mapping[str, str]) -> Hosts:
     return read_hosts(text, environ, str(layout.hosts))
 
 
-def _stop_on_term(stop: Event) -> None:
+def _stop_on_term(stop: Notice) -> None:
     """TERM is what a spot instance gets two minutes before its end, and a job that is stopped."""
 
     def set_(number: int, frame: FrameType | None) -> None:

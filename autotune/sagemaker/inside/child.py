@@ -13,7 +13,7 @@ from threading import Thread
 from autotune.executors.family import living_processes
 
 _KEPT_LINES = 2000
-_KILL_S = 10.0
+KILL_S = 10.0
 """Between TERM and KILL where nothing else is said."""
 
 
@@ -71,7 +71,7 @@ class Child:
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
 
-    def end(self, patience_s: float = _KILL_S) -> None:
+    def end(self, patience_s: float = KILL_S) -> None:
         """TERM, and after `patience_s` KILL, to it and whatever descends from it by then."""
         family = _descendants(self._process.pid)
         if self.exit_code is None:
@@ -83,7 +83,7 @@ class Child:
             if process is not None and process.started == started:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        self.wait(_KILL_S)
+        self.wait(KILL_S)
 
     def _read(self) -> None:
         if (pipe := self._process.stderr) is None:

@@ -4,7 +4,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
-from threading import Event
 
 from autotune.errors import ExecutorError
 from autotune.sagemaker.inside import ray_node
@@ -13,25 +12,23 @@ from autotune.sagemaker.inside.hosts import Hosts
 from autotune.sagemaker.inside.job import Job
 from autotune.sagemaker.inside.layout import Layout
 from autotune.sagemaker.inside.meeting import Line, Meeting, joined
+from autotune.sagemaker.inside.notice import DISMISSED_S, Notice
 
 COMING_S = 900.0
 """How long hosts wait for each other: they get their images at different times."""
-DISMISSED_S = 105.0
-"""How long a worker that is to end waits for the head, which ends the study meanwhile: nearly the
-two minutes that there are."""
 Say = Callable[[str], None]
 Lead = Callable[[Mapping[str, str], str], int]
 """Runs the study, with these variables on the cluster at this address: the exit code."""
 
 
 def gather(
-    job: Job, hosts: Hosts, layout: Layout, environ: Mapping[str, str], stop: Event, lead: Lead
+    job: Job, hosts: Hosts, layout: Layout, environ: Mapping[str, str], stop: Notice, lead: Lead
 ) -> int:
     """The head's part: the study's exit code. Raises ExecutorError if a host doesn't come."""
     own = ray_node.own_address(hosts)
     environ = {**environ, **ray_node.variables(job)}
     ray = f"{own}:{ray_node.PORT}"
-    with ray_node.ray_node(own, environ, work=layout.work) as node:
+    with ray_node.ray_node(own, environ, stop, work=layout.work) as node:
         meeting, code = Meeting(own, job.token, ray), 1
         try:
             _wait_for_all(hosts, meeting, node, environ, layout, stop, ray)
@@ -42,7 +39,7 @@ def gather(
 
 
 def join(
-    job: Job, hosts: Hosts, layout: Layout, environ: Mapping[str, str], stop: Event, say: Say
+    job: Job, hosts: Hosts, layout: Layout, environ: Mapping[str, str], stop: Notice, say: Say
 ) -> int:
     """A worker's part: the head's exit code. Raises ExecutorError if the head can't be found."""
     deadline = time.monotonic() + COMING_S
@@ -53,7 +50,7 @@ def join(
             lambda: socket.gethostbyname(hosts.head), hosts.current, job.token,
             goes_on=lambda: time.monotonic() < deadline and not stop.is_set(),
         ) as line,
-        ray_node.ray_node(own, environ, work=layout.work, head=line.ray) as node,
+        ray_node.ray_node(own, environ, stop, work=layout.work, head=line.ray) as node,
     ):  # fmt: skip
         say(f"{hosts.current}: works for {hosts.head}")
         return _until_dismissed(line, node, stop)
@@ -65,7 +62,7 @@ def _wait_for_all(
     node: Child,
     environ: Mapping[str, str],
     layout: Layout,
-    stop: Event,
+    stop: Notice,
     ray: str,
 ) -> None:
     words = [sys.executable, "-m", "autotune.sagemaker.inside.nodes", ray, str(len(hosts.names))]
@@ -84,15 +81,12 @@ def _wait_for_all(
         waiting.end(0.0)
 
 
-def _until_dismissed(line: Line, node: Child, stop: Event) -> int:
-    deadline = None
+def _until_dismissed(line: Line, node: Child, stop: Notice) -> int:
     while (code := line.code(0.5)) is None:
         if node.exit_code is not None:
             raise ExecutorError(f"Ray ended on this host: {' '.join(node.said[-3:])}")
-        if stop.is_set():
-            deadline = deadline or _deadline(DISMISSED_S)
-            if time.monotonic() > deadline:
-                raise ExecutorError("the job is stopped, and its first host said nothing in time")
+        if not stop.left_s(DISMISSED_S):
+            raise ExecutorError("the job is stopped, and its first host said nothing in time")
     return code
 
 

@@ -31,6 +31,11 @@ class Job:
     time_limit_s: float | None = None
     """After which SageMaker ends the job."""
     cost_limit_usd: float | None = None
+    """Of all jobs of the run."""
+    spent_usd: float = 0.0
+    """By its earlier jobs."""
+    usd_per_hour: float | None = None
+    """Of all the job's nodes."""
     token: str = ""
     """What the job's hosts show each other; random, and of this job alone."""
 
@@ -48,10 +53,21 @@ class Job:
             raise FieldError(
                 "token", "…", f"has to have {_LEAST_TOKEN} characters for {self.nodes} nodes"
             )
+        for name in ("time_limit_s", "cost_limit_usd", "usd_per_hour"):
+            if (limit := getattr(self, name)) is not None and not 0 < limit < float("inf"):
+                raise FieldError(name, limit, "has to be positive and finite")
         for word, value in pairwise((*self.options, "")):
             name = word.partition("=")[0]
             if name in _OURS or (name == _SIMULATED[0] and (word, value) != _SIMULATED):
                 raise FieldError("arguments", word, "is set by the job itself")
+
+    @property
+    def limit_s(self) -> float | None:
+        """How long the job may run, by its time and by its money; None if nothing limits it."""
+        limits = [] if self.time_limit_s is None else [self.time_limit_s]
+        if self.cost_limit_usd is not None and self.usd_per_hour is not None:
+            limits.append(3600 * (self.cost_limit_usd - self.spent_usd) / self.usd_per_hour)
+        return min(limits, default=None)
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from autotune.errors import ExecutorError
-from autotune.sagemaker.inside.child import Child
+from autotune.sagemaker.inside.child import KILL_S, Child
 from autotune.sagemaker.inside.hosts import Hosts
 from autotune.sagemaker.inside.job import Job
+from autotune.sagemaker.inside.notice import RAY_S, Notice
 
 PORT = 6379
 _SIOCGIFADDR = 0x8915
@@ -46,7 +47,7 @@ def own_address(hosts: Hosts) -> str:
 
 @contextmanager
 def ray_node(
-    own: str, environ: Mapping[str, str], *, work: Path, head: str = ""
+    own: str, environ: Mapping[str, str], stop: Notice, *, work: Path, head: str = ""
 ) -> Iterator[Child]:
     """Ray's processes on this host, within; of the cluster at `head`, or a cluster's first."""
     # Short: Ray's sockets lie in it, and their paths may have 107 characters.
@@ -62,7 +63,7 @@ def ray_node(
     try:
         yield child
     finally:
-        child.end()
+        child.end(RAY_S if stop.is_set() else KILL_S)
         shutil.rmtree(folder, ignore_errors=True)
 
 

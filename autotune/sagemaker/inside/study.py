@@ -3,22 +3,25 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from threading import Event
 
 from autotune.errors import StorageError
 from autotune.model import StudyStatus
 from autotune.sagemaker.inside.child import Child
 from autotune.sagemaker.inside.job import Job
 from autotune.sagemaker.inside.layout import Layout
+from autotune.sagemaker.inside.notice import STUDY_S, Notice
 from autotune.storage import Store
 from autotune.storage.changes import read_changes
 from autotune.storage.mirror import send_missing
 from autotune.storage.objects import Objects
 from autotune.storage.replay import apply_known, fold
+from autotune.tracking.cloudwatch import METRICS
 
-INTERRUPTED_S = 75.0
-"""Of the two minutes between TERM and the end, what the study has to end its trial, to save its
-answer and to send what isn't sent."""
+_LEFT_OPEN = 130
+"""The controller's exit code when it was interrupted, or its time limit has come."""
+_NO_CANDIDATE = 3
+_CONTEXT = 6
+"""Lines of a failure that is no error of ours."""
 _KEPT = ("--cold", "--live")
 """Options that are `resume`'s too."""
 
@@ -31,17 +34,22 @@ class Ending:
     """As `autotune run` exits."""
     said: Sequence[str] = ()
     """Its last lines on stderr."""
+    reason: str = ""
+    """Of its conclusion, if it came to one."""
 
     @property
     def failure(self) -> str:
-        """What a person has to read of it; empty if all went well."""
+        """What a person has to read of it, the reason first; empty if all went well."""
         if not self.code:
             return ""
-        start = max(
-            (n for n, line in enumerate(self.said) if line.startswith("error: ")), default=-6
-        )
-        text = "\n".join(line for line in self.said[start:] if line.strip())
-        return text or f"the study ended with exit code {self.code} and said nothing"
+        lines = [line for line in self.said if line.strip() and not line.startswith(METRICS)]
+        errors = [n for n, line in enumerate(lines) if line.startswith("error: ")]
+        if errors:
+            return "\n".join(lines[errors[-1] :])
+        # The last line says most.
+        concluded = self.reason if self.code in (_LEFT_OPEN, _NO_CANDIDATE) else ""
+        reason = concluded or f"the study ended with exit code {self.code}"
+        return "\n".join([reason, *lines[-1:], *lines[-_CONTEXT:-1]])
 
 
 def restore(store: Store, objects: Objects, job: Job) -> StudyStatus | None:
@@ -54,10 +62,14 @@ def restore(store: Store, objects: Objects, job: Job) -> StudyStatus | None:
     return known.status.status if known.status else None
 
 
-def command(job: Job, *, goes_on: bool, address: str = "") -> list[str]:
+def command(
+    job: Job, *, goes_on: bool, address: str = "", time_limit_s: float | None = None
+) -> list[str]:
     """The command line of the controller; `address` is the Ray cluster's, if there is one."""
     here = [sys.executable, "-m", "autotune"]
     ours = ["--mirror", job.mirror, "--log-to", "cloudwatch:stderr"]
+    if time_limit_s is not None:
+        ours += ["--time-limit", f"{time_limit_s:.0f}s"]
     if address:
         ours += ["--executor", "ray", "--address", address]
     if goes_on:
@@ -68,15 +80,19 @@ def command(job: Job, *, goes_on: bool, address: str = "") -> list[str]:
     return [*here, "run", *ours, "--run-id", job.run_id, *job.arguments]
 
 
-def run(words: Sequence[str], layout: Layout, variables: Mapping[str, str], stop: Event) -> Ending:
-    """The controller, until it ends; once `stop` is set it is interrupted, and then ended."""
+def run(words: Sequence[str], layout: Layout, variables: Mapping[str, str], stop: Notice) -> Ending:
+    """The controller, until it ends; once `stop` is set it is interrupted, and then ended.
+
+    That its time is up is no failure: what it leaves open is the next job's.
+    """
     child = Child(words, variables=variables, folder=layout.work)
     while not child.wait(0.5):
         if stop.is_set():
             child.ask()
-            child.wait(INTERRUPTED_S)
+            child.wait(stop.left_s(STUDY_S))
             child.end(patience_s=0.0)
-    return Ending(code=child.exit_code or 0, said=child.said)
+    code = child.exit_code or 0
+    return Ending(code=0 if code == _LEFT_OPEN and not stop.is_set() else code, said=child.said)
 
 
 def send_rest(store: Store, objects: Objects, run_id: str) -> str:
