@@ -65,8 +65,10 @@ class LocalExecutor(Executor):
     def run(self, launch: Launch, on_window: OnWindow, cancel: Event) -> LaunchEnd:
         self._check(launch)
         check_unchanged(self._workload)
-        start = partial(self._agent.start, self._order(launch), cancel)
-        end = run_trial(self._agent, start, launch, self._limits, on_window, cancel)
+        order = self._order(launch)
+        get_ready = partial(self._agent.get_ready, order, cancel)
+        start = partial(self._agent.start, order, cancel)
+        end = run_trial(self._agent, get_ready, start, launch, self._limits, on_window, cancel)
         return self._agent.judged(end)
 
     def _order(self, launch: Launch) -> Order:
