@@ -156,3 +156,25 @@ def test_an_answer_is_verified_on_as_many_nodes(
     assert run.returncode == 0, said
     assert json.loads(answer)["verification"] == "holds"
     assert said.count("round ") == 10
+
+
+@pytest.mark.long
+def test_groups_that_share_a_narrow_link_run_one_at_a_time(tmp_path: Path) -> None:
+    """Four nodes are two groups, whose gradients go through one link of 100 Mbit/s in all."""
+    if reason := netns.why_not():
+        pytest.skip(reason)
+    with netns.hosts(4, rate=RATE, shared="100mbit") as hosts, ray_hosts.cluster(hosts) as four:
+        words = ["--nodes", "2", *STUDY, "--parallel-trials", "auto", "--output", "best.yaml"]
+        with autotune(four[0], tmp_path, "run", *address(four), *words) as run:
+            text = wait_for(run, tmp_path, r"trials run one at a time from now on: .*")[0]
+            wait_for(run, tmp_path, r"\[  3\]")
+            run.send_signal(signal.SIGINT)
+            run.communicate(timeout=PATIENCE_S)
+    said = (tmp_path / "stderr").read_text()
+    assert run.returncode == 130, said
+    assert "2 trials run at once, on 2 groups of nodes: the cluster has 4 nodes that are al" in said
+    figures = r"makes ([\d.,]+) samples/s alone and ([\d.,]+) beside itself"
+    found = re.search(figures, text)
+    assert found, text
+    alone, beside = (float(figure.replace(",", "")) for figure in found.groups())
+    assert beside < 0.75 * alone
