@@ -65,9 +65,11 @@ def address(nodes: list[ray_hosts.RayNode]) -> list[str]:
     return ["--executor", "ray", "--address", f"{nodes[0].host.address}:{ray_hosts.PORT}"]
 
 
-def wait_for(run: "subprocess.Popen[str]", home: Path, pattern: str) -> re.Match[str]:
+def wait_for(
+    run: "subprocess.Popen[str]", home: Path, pattern: str, limit_s: float = PATIENCE_S
+) -> re.Match[str]:
     """Until `run` has said on stderr what `pattern` matches."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + limit_s
     while True:
         ended = run.poll() is not None
         said = (home / "stderr").read_text()
@@ -160,14 +162,13 @@ def test_an_answer_is_verified_on_as_many_nodes(
 
 @pytest.mark.long
 def test_groups_that_share_a_narrow_link_run_one_at_a_time(tmp_path: Path) -> None:
-    """Four nodes are two groups, whose gradients go through one link of 100 Mbit/s in all."""
+    """Four nodes are two groups, whose gradients go through one link of 40 Mbit/s in all."""
     if reason := netns.why_not():
         pytest.skip(reason)
-    with netns.hosts(4, rate=RATE, shared="100mbit") as hosts, ray_hosts.cluster(hosts) as four:
+    with netns.hosts(4, rate=RATE, shared="40mbit") as hosts, ray_hosts.cluster(hosts) as four:
         words = ["--nodes", "2", *STUDY, "--parallel-trials", "auto", "--output", "best.yaml"]
         with autotune(four[0], tmp_path, "run", *address(four), *words) as run:
-            text = wait_for(run, tmp_path, r"trials run one at a time from now on: .*")[0]
-            wait_for(run, tmp_path, r"\[  3\]")
+            text = wait_for(run, tmp_path, r"trials run one at a time from now on: .*", 600.0)[0]
             run.send_signal(signal.SIGINT)
             run.communicate(timeout=PATIENCE_S)
     said = (tmp_path / "stderr").read_text()
