@@ -13,7 +13,8 @@ from threading import Event
 
 from autotune.executors.base import Launch
 from autotune.executors.local import RANK_COMMAND, LocalExecutor
-from autotune.executors.node_agent import NodeAgent, Order
+from autotune.executors.node_agent import NodeAgent
+from autotune.executors.order import Order
 from autotune.executors.rank_environment import RankPlace
 from autotune.executors.rank_starter import RankStarter
 from autotune.executors.team import Team

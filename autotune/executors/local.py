@@ -9,8 +9,9 @@ from typing import Self
 from autotune.errors import ExecutorError
 from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow, check_unchanged
 from autotune.executors.host import describe_machine
-from autotune.executors.node_agent import NodeAgent, Order
+from autotune.executors.node_agent import NodeAgent
 from autotune.executors.one_trial import run_trial
+from autotune.executors.order import Order
 from autotune.executors.rank_starter import RankStarter
 from autotune.executors.watch import Limits
 from autotune.model import DeviceKind, Machine, UserWorkload

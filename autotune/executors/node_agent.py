@@ -4,7 +4,6 @@ import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
@@ -16,39 +15,17 @@ from autotune.executors.launch_facts import NodesEnd
 from autotune.executors.live_ranks import Fit, LiveRanks
 from autotune.executors.node_job import NodeJob
 from autotune.executors.nodes import NodeEvent, StartError
+from autotune.executors.order import Order
 from autotune.executors.orphans import end_orphans
 from autotune.executors.own_folder import remove_abandoned
 from autotune.executors.quarantine import Quarantine
-from autotune.executors.rank_environment import LOOPBACK, RankPlace, rank_environment
+from autotune.executors.rank_environment import RankPlace, rank_environment
 from autotune.executors.rank_process import RankCommand
 from autotune.executors.rank_starter import RankStarter
 from autotune.executors.standing import Standing
 from autotune.executors.team import Team
-from autotune.model import DeviceKind, TrialSpec, encode
+from autotune.model import DeviceKind, encode
 from autotune.model.protocol import Answer
-
-
-@dataclass(frozen=True, kw_only=True)
-class Order:
-    """What a node is to start of a trial."""
-
-    spec: TrialSpec
-    ranks_per_node: int
-    directory: Path
-    """On the node, made by it: for the specification and the logs."""
-    node: int = 0
-    """From 0; node 0 has rank 0."""
-    nodes: int = 1
-    address: str = LOOPBACK
-    port: int = 0
-    """Where the ranks meet; node 0 needs none."""
-    fresh: bool = True
-    """The processes run no other trial, neither before nor after."""
-
-    @property
-    def ranks(self) -> range:
-        """Those of this node."""
-        return range(self.node * self.ranks_per_node, (self.node + 1) * self.ranks_per_node)
 
 
 class NodeAgent:
@@ -118,7 +95,7 @@ class NodeAgent:
             self._quarantine.add(end_orphans())
             if self._memory_before is not None:
                 self._left = "; ".join(DeviceMemory(self._memory_before).wait_until_free())
-        environment = self._environment(order, _nobody(order), {})
+        environment = self._environment(order, order.nobody, {})
         self._starter.get_ready(self._rank_command, environment, cancel)
 
     def start(self, order: Order, cancel: Event) -> None:
@@ -193,9 +170,8 @@ class NodeAgent:
         """What the ranks have to fit; None if they are to run no other trial."""
         if order.fresh or not self._live.may_keep:
             return None
-        nobody = _nobody(order)
-        environment = self._environment(order, nobody, {})
-        return Fit.of(order.spec, ranks=nobody.ranks, environment=environment)
+        environment = self._environment(order, order.nobody, {})
+        return Fit.of(order.spec, ranks=order.nobody.ranks, environment=environment)
 
     def _new_team(self, order: Order) -> Team:
         return Team(
@@ -262,12 +238,6 @@ class NodeAgent:
     ) -> dict[str, str]:
         around = {**os.environ, **own}
         return rank_environment(around, order.spec.environment, place, cores=self._cores())
-
-
-def _nobody(order: Order) -> RankPlace:
-    """The place of no rank in particular."""
-    ranks = order.nodes * order.ranks_per_node
-    return RankPlace(rank=0, ranks=ranks, nodes=order.nodes, port=0, channel_fd=0, store_fd=None)
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -19,6 +19,7 @@ from autotune.executors import node_agent
 from autotune.executors.device_memory import DeviceMemory
 from autotune.executors.family import Family, living_process
 from autotune.executors.leftovers import is_listened_on, stays_listened_on
+from autotune.executors.order import Order
 from autotune.executors.orphans import end_orphans
 from autotune.executors.own_folder import OwnFolder
 from autotune.executors.quarantine import Quarantine
@@ -308,5 +309,5 @@ def test_an_agent_waits_for_the_memory_that_one_before_it_found_free(
         settings=TrainingSettings(micro_batch=1),
         device=DeviceKind.CPU,
     )
-    agent.get_ready(node_agent.Order(spec=spec, ranks_per_node=1, directory=tmp_path), Event())
+    agent.get_ready(Order(spec=spec, ranks_per_node=1, directory=tmp_path), Event())
     assert not nvml.held

@@ -20,8 +20,9 @@ from autotune.executors.host import describe_machine
 from autotune.executors.host_links import find_links
 from autotune.executors.launch_facts import NodesEnd
 from autotune.executors.local import RANK_COMMAND
-from autotune.executors.node_agent import NodeAgent, Order
+from autotune.executors.node_agent import NodeAgent
 from autotune.executors.nodes import NodeEvent, StartError
+from autotune.executors.order import Order
 from autotune.executors.own_folder import OwnFolder
 from autotune.executors.rank_starter import RankStarter
 from autotune.executors.ray.code import as_here, fault, spec_here

@@ -11,8 +11,8 @@ import ray
 from autotune.executors.base import Launch
 from autotune.executors.channel import Fault
 from autotune.executors.launch_facts import NodeLoss, NodesEnd, RankExit
-from autotune.executors.node_agent import Order
 from autotune.executors.nodes import Exited, Lost, NodeEvent, StartError
+from autotune.executors.order import Order
 from autotune.executors.ray.actor import NodeFacts
 from autotune.executors.ray.heartbeat import Heartbeat
 from autotune.executors.ray.loss import UNREACHABLE, is_there, lost, silent

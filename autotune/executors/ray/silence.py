@@ -19,8 +19,8 @@ _CHECK_S = 0.25
 class Silence:
     """Ray tells of a driver's death, but not of one whose network or machine is gone.
 
-    And it takes Ray a quarter of a minute to end an agent whose node's own Ray process died. Seconds
-    in which the agent itself stood still don't count.
+    And it takes Ray a quarter of a minute to end an agent whose node's own Ray process died.
+    Seconds in which the agent itself stood still don't count.
     """
 
     def __init__(self) -> None:
