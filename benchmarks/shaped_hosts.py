@@ -60,6 +60,12 @@ class HostsAgent(NodeAgent):
             with _inside(host):
                 starter.prepare(os.environ)
 
+    def get_ready(self, order: Order, cancel: Event) -> None:
+        environment = self._environment(order, order.nobody, {})
+        for host, starter in self._hosts:
+            with _inside(host):
+                starter.get_ready(RANK_COMMAND, environment, cancel)
+
     def close(self) -> None:
         super().close()
         for _, starter in self._hosts:
