@@ -97,7 +97,7 @@ class Stopwatch(tune.Callback):
 
 
 @contextmanager
-def cluster(nodes: int) -> Iterator[None]:
+def cluster(nodes: int) -> Iterator[str]:
     """Ray on this machine, as so many nodes, for all trials; starting it belongs to no trial."""
     # Two workers and the trial that waits for them, which need no core while they wait.
     options = {"num_cpus": WORKERS + 1, "object_store_memory": 100 * 2**20}
@@ -105,11 +105,20 @@ def cluster(nodes: int) -> Iterator[None]:
     try:
         for _ in range(nodes - 1):
             made.add_node(**options)
-        ray.init(address=made.address, log_to_driver=False)
+        with connected(made.address):
+            yield made.address
+    finally:
+        made.shutdown()
+
+
+@contextmanager
+def connected(address: str) -> Iterator[None]:
+    """Within, this process is a driver of the cluster there."""
+    ray.init(address=address, log_to_driver=False)
+    try:
         yield
     finally:
         ray.shutdown()
-        made.shutdown()
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from threading import Event
 
 from autotune.executors.base import Launch
 from autotune.executors.local import RANK_COMMAND, LocalExecutor
-from autotune.executors.node_agent import NodeAgent, Order
+from autotune.executors.node_agent import NodeAgent
+from autotune.executors.order import Order
 from autotune.executors.rank_environment import RankPlace
 from autotune.executors.rank_starter import RankStarter
 from autotune.executors.team import Team
@@ -58,6 +59,12 @@ class HostsAgent(NodeAgent):
         for host, starter in self._hosts:
             with _inside(host):
                 starter.prepare(os.environ)
+
+    def get_ready(self, order: Order, cancel: Event) -> None:
+        environment = self._environment(order, order.nobody, {})
+        for host, starter in self._hosts:
+            with _inside(host):
+                starter.get_ready(RANK_COMMAND, environment, cancel)
 
     def close(self) -> None:
         super().close()

@@ -4,19 +4,22 @@
 
 Two Gloo ranks on this machine, an empty trial and one of the workload `tiny`, started by the local
 executor warm and cold, by torchrun, and with `--ray` (it needs the extra `ray`) by the Ray executor
-and by Ray Tune with Ray Train's TorchTrainer, in turns. Prints a table in Markdown.
+and by Ray Tune with Ray Train's TorchTrainer, in turns. Says each figure as it is measured, and at
+the end, or when it is stopped, prints a table in Markdown. A trial that takes three minutes,
+or fails, is told and left out.
 """
 
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -34,6 +37,8 @@ from autotune.model import (
 )
 from autotune.model.protocol import Finished, Verdict, from_line
 
+LIMIT_S = 180.0
+"""Of a trial, which takes 20 s at most on a quiet machine."""
 EMPTY = Path(__file__).parent / "empty_rank.py"
 SPEC = TrialSpec(
     trial_id="overhead",
@@ -52,22 +57,34 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--ray", action="store_true")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # The only variable by which torchrun's ranks would differ.
     cores = str(max(1, len(os.sched_getaffinity(0)) // 2))
     os.environ["OMP_NUM_THREADS"] = cores
-    with ExitStack() as stack:
+    found: dict[tuple[str, str], list[float]] = {}
+    with suppress(KeyboardInterrupt), ExitStack() as stack:
         starters = local_starters(stack)
         if options.ray:
             starters |= ray_starters(stack)
+        found |= {name: [] for name in starters}
         for name, starter in starters.items():
             if name[1] in ("warm", "Ray", "Ray Tune"):  # what a study pays once, not each trial
-                overhead_s(starter)
-        found: dict[tuple[str, str], list[float]] = {name: [] for name in starters}
+                told(name, starter, "the first, not counted: ")
         for _ in range(options.rounds):
             for name, starter in starters.items():
-                found[name].append(overhead_s(starter))
-                print(*name, f"{found[name][-1]:.3f} s", file=sys.stderr, flush=True)
+                found[name] += told(name, starter)
     show(found)
+
+
+def told(name: tuple[str, str], starter: Starter, what: str = "") -> list[float]:
+    """The overhead of one trial, which is said on stderr; nothing if there is none."""
+    try:
+        seconds = [overhead_s(starter)]
+        text = f"{seconds[0]:.3f} s"
+    except (RuntimeError, TimeoutError, subprocess.SubprocessError) as error:
+        seconds, text = [], f"no figure: {error}"
+    print(*name, f"{what}{text}", file=sys.stderr, flush=True)
+    return seconds
 
 
 def local_starters(stack: ExitStack) -> dict[tuple[str, str], Starter]:
@@ -83,13 +100,16 @@ def local_starters(stack: ExitStack) -> dict[tuple[str, str], Starter]:
 
 def ray_starters(stack: ExitStack) -> dict[tuple[str, str], Starter]:
     """Those of Ray, which is started for all of them."""
-    import ray_trials  # noqa: PLC0415 - Ray is an extra, and takes a second to import
+    # Ray is an extra, and takes a second to import.
+    import ray_trials  # noqa: PLC0415
+    from tune_process import TuneProcess  # noqa: PLC0415
 
     # One node for each executor, which takes all of it, and one for Ray Tune.
-    stack.enter_context(ray_trials.cluster(nodes=3))
-    loops = {"empty": ray_trials.empty_loop, "tiny": ray_trials.tiny_loop}
+    tune = TuneProcess(stack.enter_context(ray_trials.cluster(nodes=3)))
+    stack.callback(tune.close)
     starters: dict[tuple[str, str], Starter] = {
-        (trial, "Ray Tune"): partial(ray_trials.run_trial, loops[trial], SPEC) for trial in loops
+        (trial, "Ray Tune"): partial(tune.run, trial, SPEC, limit_s=LIMIT_S)
+        for trial in ("empty", "tiny")
     }
     for trial, program in (("empty", (sys.executable, str(EMPTY))), ("tiny", RANK_COMMAND)):
         executor = stack.enter_context(ray_trials.executor(program))
@@ -99,7 +119,7 @@ def ray_starters(stack: ExitStack) -> dict[tuple[str, str], Starter]:
 
 def overhead_s(starter: Starter) -> float:
     """Wall time less training steps. Building `tiny` is left in: it takes milliseconds."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         wall_s, measurement = starter(Path(folder))
     steps_s = measurement.warmup_s + sum(window.seconds for window in measurement.windows)
     return wall_s - steps_s
@@ -120,7 +140,9 @@ def by_executor(executor: Executor) -> Callable[[Path], Measurement]:
     """Trials in the executor's own way."""
 
     def start(folder: Path) -> Measurement:
-        launch = Launch(spec=SPEC, nodes=1, ranks_per_node=2, directory=folder, time_limit_s=120)
+        launch = Launch(
+            spec=SPEC, nodes=1, ranks_per_node=2, directory=folder, time_limit_s=LIMIT_S
+        )
         end = executor.run(launch, lambda _window: Verdict.GO, Event())
         if end.outcome is not Outcome.COMPLETED or not isinstance(end.measurement, Measurement):
             raise RuntimeError(f"{end.outcome}: {end.reason}\n{end.log_tail}")
@@ -136,10 +158,15 @@ def by_torchrun(program: list[str]) -> Callable[[Path], Measurement]:
     def start(folder: Path) -> Measurement:
         spec = folder / "spec.json"
         spec.write_text(json.dumps(encode(SPEC)))
-        done = subprocess.run(
-            [*command, *program, str(spec)], stdout=subprocess.PIPE, check=True, timeout=120
-        )
-        messages = [from_line(line) for line in done.stdout.splitlines() if line.startswith(b"{")]
+        words = [*command, *program, str(spec)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+            try:
+                out, _ = process.communicate(timeout=LIMIT_S)
+            finally:
+                process.terminate()  # which ends its ranks, too
+        if process.returncode:
+            raise RuntimeError(f"torchrun ended with {process.returncode}")
+        messages = [from_line(line) for line in out.splitlines() if line.startswith(b"{")]
         return next(m.measurement for m in messages if isinstance(m, Finished))
 
     return start
@@ -150,9 +177,12 @@ def show(found: dict[tuple[str, str], list[float]]) -> None:
     print("| trial | started | minimum, s | median, s | median / warm |")
     print("|---|---|--:|--:|--:|")
     for (trial, how), seconds in sorted(found.items(), key=lambda item: item[0][0]):
-        median = statistics.median(seconds)
-        ratio = median / statistics.median(found[trial, "warm"])
-        print(f"| {trial} | {how} | {min(seconds):.3f} | {median:.3f} | {ratio:.1f} |")
+        if not seconds:
+            print(f"| {trial} | {how} | - | - | - |")
+            continue
+        median, warm = statistics.median(seconds), found[trial, "warm"]
+        ratio = f"{median / statistics.median(warm):.1f}" if warm else "-"
+        print(f"| {trial} | {how} | {min(seconds):.3f} | {median:.3f} | {ratio} |")
 
 
 if __name__ == "__main__":

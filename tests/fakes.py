@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -18,7 +19,10 @@ Speed = Callable[[TrainingSettings], float | Outcome]
 
 
 class FormulaExecutor(Executor):
-    """The n-th launch takes `launch_s(n)` of a clock of its own; noise is seeded."""
+    """The n-th launch takes `launch_s(n)` of a clock of its own, and `prepared_s(n)` before.
+
+    Noise is seeded.
+    """
 
     def __init__(
         self,
@@ -27,12 +31,14 @@ class FormulaExecutor(Executor):
         noise: float = 0.01,
         seed: int = 0,
         launch_s: Callable[[int], float] = lambda _: 1.0,
+        prepared_s: Callable[[int], float] = lambda _: 0.0,
         effective: Callable[[Launch], dict[str, KnobValue]] = lambda _: {},
     ) -> None:
         self._speed = speed
         self._noise = noise
         self._rng = random.Random(seed)
         self._launch_s = launch_s
+        self._prepared_s = prepared_s
         self._effective = effective
         self.now = 0.0
         self.launches: list[Launch] = []
@@ -44,8 +50,13 @@ class FormulaExecutor(Executor):
         return self.now
 
     def run(self, launch: Launch, on_window: OnWindow, cancel: Event) -> LaunchEnd:
-        self.now += self._launch_s(len(self.launches))
+        number = len(self.launches)
         self.launches.append(launch)
+        self.now += self._prepared_s(number) + self._launch_s(number)
+        end = self._end(launch, on_window, cancel)
+        return replace(end, prepared_s=self._prepared_s(number))
+
+    def _end(self, launch: Launch, on_window: OnWindow, cancel: Event) -> LaunchEnd:
         speed = self._speed(launch.spec.settings)
         if isinstance(speed, Outcome):
             return LaunchEnd(outcome=speed, reason="as the test says", log_path=str(Path("x")))

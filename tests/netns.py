@@ -18,6 +18,7 @@ from pathlib import Path
 
 LINK = "link0"
 """The interface's name on every host."""
+SHARED = "shared0"
 _NETWORK = 0x40000000
 """CLONE_NEWNET of setns(2)."""
 _numbers = itertools.count()
@@ -54,9 +55,10 @@ def why_not() -> str:
 
 
 @contextmanager
-def hosts(count: int, *, rate: str) -> Iterator[list[Host]]:
+def hosts(count: int, *, rate: str, shared: str = "") -> Iterator[list[Host]]:
     """`count` hosts whose links send at `rate`, in tc's notation; gone at the end, come what may.
 
+    With `shared`, what all of them send goes at that rate in all, too.
     The bridge has a namespace of its own: whatever filters packets on the machine stays out of it.
     """
     prefix = f"autotune-{os.getpid()}-{next(_numbers)}"
@@ -65,11 +67,17 @@ def hosts(count: int, *, rate: str) -> Iterator[list[Host]]:
         _add_namespace(switch, cleanup)
         _in(switch, "ip", "link", "add", "bridge0", "type", "bridge")
         _in(switch, "ip", "link", "set", "bridge0", "up")
+        if shared:
+            _in(switch, "ip", "link", "add", SHARED, "type", "ifb")
+            _in(switch, "ip", "link", "set", SHARED, "up")
+            _in(switch, "tc", "qdisc", "add", "dev", SHARED, "root", *_shape(shared))
         made = []
         for number in range(count):
             host = Host(namespace=f"{prefix}-host{number}", address=f"10.77.0.{number + 1}")
             _add_namespace(host.namespace, cleanup)
             _connect(host, switch, port=f"port{number}", rate=rate)
+            if shared:
+                _lead(switch, f"port{number}")
             made.append(host)
         yield made
 
@@ -117,6 +125,14 @@ def _connect(host: Host, switch: str, *, port: str, rate: str) -> None:
     _in(inside, "ip", "link", "set", "lo", "up")
     _in(switch, "ip", "link", "set", port, "master", "bridge0", "up")
     _in(inside, "tc", "qdisc", "add", "dev", LINK, "root", *_shape(rate))
+
+
+def _lead(switch: str, port: str) -> None:
+    """Have what comes in at `port` go through the link that all share."""
+    _in(switch, "tc", "qdisc", "add", "dev", port, "ingress")
+    every = ("protocol", "all", "u32", "match", "u32", "0", "0")
+    way = ("action", "mirred", "egress", "redirect", "dev", SHARED)
+    _in(switch, "tc", "filter", "add", "dev", port, "parent", "ffff:", *every, *way)
 
 
 def _shape(rate: str) -> tuple[str, ...]:

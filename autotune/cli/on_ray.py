@@ -64,9 +64,10 @@ class Cluster:
         """What a person should know before the first trial."""
         where = ", ".join(f"{node.host} ({node.address})" for node in self.executor.facts)
         dashboard = f"; dashboard: {self.executor.dashboard}" if self.executor.dashboard else ""
-        groups = self.executor.at_once
-        at_once = f"; {groups} trials at once" if groups > 1 else ""
-        said = [*self.executor.left_out, *self.executor.preflight()]
+        lanes = self.executor.at_once
+        at_once = f"; {lanes} trials at once" if lanes > 1 and not self.executor.groups else ""
+        groups = [self.executor.groups] if self.executor.groups else []
+        said = [*self.executor.left_out, *groups, *self.executor.preflight()]
         return [f"Ray: {where}{at_once}{dashboard}", *said]
 
 

@@ -56,6 +56,8 @@ class LaunchEnd:
     log_tail: str = ""
     left_behind: str = ""
     """What the launch left and what became of it, beside the reason; empty if nothing."""
+    prepared_s: float = 0.0
+    """Seconds before the trial began: for what outlives trials to be there, such as agents."""
 
 
 OnWindow = Callable[[Window], Verdict]

@@ -20,10 +20,11 @@ _POLL_S = 0.1
 
 
 class DeviceMemory:
-    """Watches the GPUs of one trial. Made before it starts."""
+    """Watches the GPUs of one trial. Made before it starts, or given what was in use then."""
 
     def __init__(
         self,
+        before: Sequence[int] | None = None,
         *,
         nvml: Any = pynvml,
         clock: Callable[[], float] = time.monotonic,
@@ -32,7 +33,8 @@ class DeviceMemory:
         self._nvml = nvml
         self._clock = clock
         self._sleep = sleep
-        self._before = self._used()
+        self.before = tuple(self._used() if before is None else before)
+        """Bytes in use on each GPU."""
 
     def wait_until_free(self) -> list[str]:
         """Wait, at most 10 s, until what was taken is free; a clause for each GPU that isn't."""
@@ -49,7 +51,7 @@ class DeviceMemory:
         """Bytes by which GPUs have more in use than before the trial, where that is too much."""
         more = {
             index: used - before
-            for index, (before, used) in enumerate(zip(self._before, self._used(), strict=False))
+            for index, (before, used) in enumerate(zip(self.before, self._used(), strict=False))
         }
         return {index: count for index, count in more.items() if count > TOLERANCE_BYTES}
 

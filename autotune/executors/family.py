@@ -46,6 +46,11 @@ def _read(pid: int, name: str) -> bytes:
         return b""
 
 
+def environment_of(pid: int) -> list[bytes]:
+    """As `NAME=value`; empty for a process that is gone, or another user's."""
+    return _read(pid, "environ").split(b"\0")
+
+
 def living_processes() -> dict[int, LivingProcess]:
     """All of this machine that are no zombies, whoever forgot to reap those."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
@@ -100,7 +105,7 @@ class Family:
         )
 
     def _is_marked(self, pid: int) -> bool:
-        return self._mark in _read(pid, "environ").split(b"\0")
+        return self._mark in environment_of(pid)
 
 
 def _with_descendants(pids: set[int], living: Mapping[int, LivingProcess]) -> set[int]:

@@ -9,8 +9,9 @@ from typing import Self
 from autotune.errors import ExecutorError
 from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow, check_unchanged
 from autotune.executors.host import describe_machine
-from autotune.executors.node_agent import NodeAgent, Order
+from autotune.executors.node_agent import NodeAgent
 from autotune.executors.one_trial import run_trial
+from autotune.executors.order import Order
 from autotune.executors.rank_starter import RankStarter
 from autotune.executors.watch import Limits
 from autotune.model import DeviceKind, Machine, UserWorkload
@@ -65,8 +66,10 @@ class LocalExecutor(Executor):
     def run(self, launch: Launch, on_window: OnWindow, cancel: Event) -> LaunchEnd:
         self._check(launch)
         check_unchanged(self._workload)
-        start = partial(self._agent.start, self._order(launch), cancel)
-        end = run_trial(self._agent, start, launch, self._limits, on_window, cancel)
+        order = self._order(launch)
+        get_ready = partial(self._agent.get_ready, order, cancel)
+        start = partial(self._agent.start, order, cancel)
+        end = run_trial(self._agent, get_ready, start, launch, self._limits, on_window, cancel)
         return self._agent.judged(end)
 
     def _order(self, launch: Launch) -> Order:

@@ -4,49 +4,28 @@ import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
 from autotune.executors.base import LaunchEnd
 from autotune.executors.channel import Fault
+from autotune.executors.device_memory import DeviceMemory
 from autotune.executors.inspection import inspect
 from autotune.executors.launch_facts import NodesEnd
 from autotune.executors.live_ranks import Fit, LiveRanks
 from autotune.executors.node_job import NodeJob
 from autotune.executors.nodes import NodeEvent, StartError
+from autotune.executors.order import Order
+from autotune.executors.orphans import end_orphans
 from autotune.executors.own_folder import remove_abandoned
 from autotune.executors.quarantine import Quarantine
-from autotune.executors.rank_environment import LOOPBACK, RankPlace, rank_environment
+from autotune.executors.rank_environment import RankPlace, rank_environment
 from autotune.executors.rank_process import RankCommand
 from autotune.executors.rank_starter import RankStarter
 from autotune.executors.standing import Standing
 from autotune.executors.team import Team
-from autotune.model import DeviceKind, TrialSpec, encode
+from autotune.model import DeviceKind, encode
 from autotune.model.protocol import Answer
-
-
-@dataclass(frozen=True, kw_only=True)
-class Order:
-    """What a node is to start of a trial."""
-
-    spec: TrialSpec
-    ranks_per_node: int
-    directory: Path
-    """On the node, made by it: for the specification and the logs."""
-    node: int = 0
-    """From 0; node 0 has rank 0."""
-    nodes: int = 1
-    address: str = LOOPBACK
-    port: int = 0
-    """Where the ranks meet; node 0 needs none."""
-    fresh: bool = True
-    """The processes run no other trial, neither before nor after."""
-
-    @property
-    def ranks(self) -> range:
-        """Those of this node."""
-        return range(self.node * self.ranks_per_node, (self.node + 1) * self.ranks_per_node)
 
 
 class NodeAgent:
@@ -60,11 +39,13 @@ class NodeAgent:
         cores: Callable[[], int],
         term_s: float,
         live: bool = False,
+        memory_before: Sequence[int] | None = None,
     ) -> None:
         """`rank_command` gets the path of the spec as its last argument.
 
         `cores` are shared out among the ranks. `term_s` is between TERM and KILL. `live`: ranks may
-        wait for another trial after theirs.
+        wait for another trial after theirs. `memory_before` are the bytes that were in use on each
+        GPU before an agent that died here had its first trial.
         """
         remove_abandoned()
         self._rank_command = tuple(rank_command)
@@ -77,6 +58,11 @@ class NodeAgent:
         self._job: NodeJob | None = None
         self._earlier = 0
         """Trials that the ranks of the last one had finished before."""
+        self._memory_before = memory_before
+        self._is_alone = False
+        """Nothing is left of trials whose agent died."""
+        self._left = ""
+        """What could be seen of them and didn't go away, until a trial has told it."""
 
     def prepare(self) -> None:
         """Have the imports start while the first trial is thought of."""
@@ -97,6 +83,20 @@ class NodeAgent:
         self._store = socket.create_server((address, 0), backlog=128)
         port: int = self._store.getsockname()[1]
         return port
+
+    def get_ready(self, order: Order, cancel: Event) -> None:
+        """Wait for what the trial needs that outlives trials: nothing, for most of them.
+
+        For the first, that's the imports, and that nothing is left of what an agent before this
+        one ran. Returns early if `cancel` is set.
+        """
+        if not self._is_alone:
+            self._is_alone = True
+            self._quarantine.add(end_orphans())
+            if self._memory_before is not None:
+                self._left = "; ".join(DeviceMemory(self._memory_before).wait_until_free())
+        environment = self._environment(order, order.nobody, {})
+        self._starter.get_ready(self._rank_command, environment, cancel)
 
     def start(self, order: Order, cancel: Event) -> None:
         """Start the ranks of `order`. Raises StartError; what did start is then ended."""
@@ -141,8 +141,8 @@ class NodeAgent:
                 self._job = None
                 return ""
         job.team.end()
-        left = job.team.clean()
-        self._job = None
+        left = "; ".join(filter(None, [self._left, job.team.clean()]))
+        self._job, self._left = None, ""
         return left
 
     def judged(self, end: LaunchEnd) -> LaunchEnd:
@@ -170,12 +170,8 @@ class NodeAgent:
         """What the ranks have to fit; None if they are to run no other trial."""
         if order.fresh or not self._live.may_keep:
             return None
-        ranks = order.nodes * order.ranks_per_node
-        nobody = RankPlace(
-            rank=0, ranks=ranks, nodes=order.nodes, port=0, channel_fd=0, store_fd=None
-        )
-        environment = self._environment(order, nobody, {})
-        return Fit.of(order.spec, ranks=ranks, environment=environment)
+        environment = self._environment(order, order.nobody, {})
+        return Fit.of(order.spec, ranks=order.nobody.ranks, environment=environment)
 
     def _new_team(self, order: Order) -> Team:
         return Team(

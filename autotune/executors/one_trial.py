@@ -1,5 +1,6 @@
 """Runs one trial on its nodes, wherever these are: start, watch, end, say how it ended."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Event
@@ -15,20 +16,25 @@ from autotune.model import Outcome
 
 def run_trial(
     nodes: Nodes,
+    get_ready: Callable[[], None],
     start: Callable[[], None],
     launch: Launch,
     limits: Limits,
     on_window: OnWindow,
     cancel: Event,
 ) -> LaunchEnd:
-    """`start` starts the ranks on `nodes`, or raises StartError.
+    """`get_ready` waits for what isn't the trial's own, then `start` starts the ranks on `nodes`.
 
+    Both raise StartError if that can't be.
     Of `limits`, those of the first step and of the whole are the launch's own.
     """
     if cancel.is_set():
         reason = "ended because the run was stopped"
         return LaunchEnd(outcome=Outcome.CANCELLED, reason=reason)
+    prepared_s, began = 0.0, time.monotonic()
     try:
+        get_ready()
+        prepared_s = time.monotonic() - began
         start()
         limits = replace(limits, time_s=launch.time_limit_s, first_step_s=launch.first_step_limit_s)
         ranks = launch.nodes * launch.ranks_per_node
@@ -38,9 +44,9 @@ def run_trial(
         ended = nodes.end(may_stay=watch.all_ready)
         end = decide(_facts(launch, watch, standings, ended))
         well = end.outcome in (Outcome.COMPLETED, Outcome.PRUNED)
-        return replace(end, left_behind=nodes.finish(well=well))
+        return replace(end, left_behind=nodes.finish(well=well), prepared_s=prepared_s)
     except StartError as error:
-        return LaunchEnd(outcome=error.outcome, reason=str(error))
+        return LaunchEnd(outcome=error.outcome, reason=str(error), prepared_s=prepared_s)
     finally:
         nodes.abandon()
 

@@ -71,6 +71,18 @@ def remove_abandoned() -> None:
                 _remove(folder)
 
 
+def is_left(folder: Path) -> bool:
+    """Whether the process whose `folder` it is or was has died, or has removed it.
+
+    Raises OSError if it can't be seen.
+    """
+    if not folder.parent.is_dir():
+        raise FileNotFoundError(folder.parent)
+    if not folder.exists():
+        return True
+    return _is_abandoned(folder)
+
+
 def _claim(folder: Path) -> int | None:
     """A descriptor that holds the lock; None where files can't be locked: it isn't swept then."""
     new = folder / f"{_OWNER}-new"

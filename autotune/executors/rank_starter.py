@@ -57,6 +57,13 @@ class RankStarter:
             self._give_up(str(error))
         self._identity = identity
 
+    def get_ready(
+        self, program: Sequence[str], environment: Mapping[str, str], cancel: Event
+    ) -> None:
+        """Wait until ranks that run `program` start at once, as far as they can be forked."""
+        if _interpreter_arguments(program) is not None:
+            self._ready_parent(environment, cancel)
+
     def start(self, command: RankCommand, cancel: Event) -> Rank:
         """Raises OSError if the rank can't be started. Waits while a warm parent starts."""
         arguments = _interpreter_arguments(command.arguments)
@@ -76,21 +83,31 @@ class RankStarter:
             self.parent = None
 
     def _fork(self, command: RankCommand, arguments: Sequence[str], cancel: Event) -> Rank | None:
-        while not self.why_cold and not cancel.is_set():
-            self.prepare(command.environment)
-            parent = self.parent
-            if parent is None:
-                break
+        while (parent := self._ready_parent(command.environment, cancel)) is not None:
             try:
-                parent.wait_until_ready(cancel)
-                if parent.ready:
-                    rank = parent.fork(command, arguments)
-                    self._failures = 0
-                    return rank
+                rank = parent.fork(command, arguments)
             except WarmParentError as error:
                 self._note(error)
                 if parent.alive:
-                    break
+                    return None
+            else:
+                self._failures = 0
+                return rank
+        return None
+
+    def _ready_parent(self, environment: Mapping[str, str], cancel: Event) -> WarmProcess | None:
+        """One that forks at once; None if there can't be one, or `cancel` is set before."""
+        while not self.why_cold and not cancel.is_set():
+            self.prepare(environment)
+            parent = self.parent
+            if parent is None:
+                return None
+            try:
+                parent.wait_until_ready(cancel)
+            except WarmParentError as error:
+                self._note(error)
+            else:
+                return parent if parent.ready else None
         return None
 
     def _note(self, error: WarmParentError) -> None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 
@@ -75,10 +75,11 @@ class Launcher:
         )
 
     def run(self, step: Step, launch: Launch, on_window: OnWindow) -> Ended:
-        """Have the executor run it."""
+        """Have the executor run it. What it prepares before takes no time of the trial's."""
         started_at, started = datetime.now(UTC), self.clock()
         end = self.executor.run(launch, on_window, self.cancel)
-        seconds = self.clock() - started
+        seconds = self.clock() - started - end.prepared_s
+        started_at += timedelta(seconds=end.prepared_s)
         return Ended(step=step, launch=launch, end=end, started_at=started_at, seconds=seconds)
 
     def record(self, ended: Ended, number: int) -> Trial:

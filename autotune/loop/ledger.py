@@ -136,7 +136,7 @@ class Ledger:
     def launch_s(self) -> float:
         """Seconds that a launch takes that isn't stopped early; 0 before the first.
 
-        The shortest, for the first one of each invocation has the warm parent started.
+        The shortest, for the first one may read files that are in memory later.
         """
         whole = [trial.seconds for trial in self.baselines if trial.scored]
         return min(whole) if whole else self._slowest_s

@@ -95,6 +95,8 @@ class StudyRunner:
     def __post_init__(self) -> None:
         self._lock = Lock()
         """Of what the study knows, which running trials are judged by."""
+        self._prepared_s = 0.0
+        """In which nothing ran, for agents and the like weren't there yet."""
         self._launcher = Launcher(
             study=self.study,
             space=self.space,
@@ -156,7 +158,7 @@ class StudyRunner:
         unchecked = self.executor.at_once > 1
         while True:
             while self._may_launch(course, known):
-                elapsed_s = used_s + self.clock() - started
+                elapsed_s = used_s + self.clock() - started - self._prepared_s
                 step = course.next(elapsed_s)
                 if step is None:
                     break
@@ -214,6 +216,8 @@ class StudyRunner:
 
     def _take_in(self, ended: Ended, course: Course[FittingProposals]) -> None:
         trial = self._launcher.record(ended, course.next_number)
+        if trial.phase is not Phase.SEARCH or self.executor.at_once == 1:
+            self._prepared_s += ended.end.prepared_s
         self.store.add_trial(trial)
         with self._lock:
             course.ended(ended.step, trial)

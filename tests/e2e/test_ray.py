@@ -68,9 +68,11 @@ def address(nodes: list[ray_hosts.RayNode]) -> list[str]:
     return ["--executor", "ray", "--address", f"{nodes[0].host.address}:{ray_hosts.PORT}"]
 
 
-def wait_for(run: "subprocess.Popen[str]", home: Path, pattern: str) -> re.Match[str]:
+def wait_for(
+    run: "subprocess.Popen[str]", home: Path, pattern: str, limit_s: float = PATIENCE_S
+) -> re.Match[str]:
     """Until `run` has said on stderr what `pattern` matches."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + limit_s
     while True:
         ended = run.poll() is not None
         said = (home / "stderr").read_text()
@@ -162,3 +164,24 @@ def test_an_answer_is_verified_on_as_many_nodes(
     assert run.returncode == 0, said
     assert json.loads(answer)["verification"] == "holds"
     assert said.count("round ") == 10
+
+
+@pytest.mark.long
+def test_groups_that_share_a_narrow_link_run_one_at_a_time(tmp_path: Path) -> None:
+    """Four nodes are two groups, whose gradients go through one link of 40 Mbit/s in all."""
+    if reason := netns.why_not():
+        pytest.skip(reason)
+    with netns.hosts(4, rate=RATE, shared="40mbit") as hosts, ray_hosts.cluster(hosts) as four:
+        words = ["--nodes", "2", *STUDY, "--parallel-trials", "auto", "--output", "best.yaml"]
+        with autotune(four[0], tmp_path, "run", *address(four), *words) as run:
+            text = wait_for(run, tmp_path, r"trials run one at a time from now on: .*", 600.0)[0]
+            run.send_signal(signal.SIGINT)
+            run.communicate(timeout=PATIENCE_S)
+    said = (tmp_path / "stderr").read_text()
+    assert run.returncode == 130, said
+    assert "2 trials run at once, on 2 groups of nodes: the cluster has 4 nodes that are al" in said
+    figures = r"makes ([\d.,]+) samples/s alone and ([\d.,]+) beside itself"
+    found = re.search(figures, text)
+    assert found, text
+    alone, beside = (float(figure.replace(",", "")) for figure in found.groups())
+    assert beside < 0.75 * alone

@@ -25,6 +25,8 @@ os.environ.update(QUIET)
 import ray
 from ray.cluster_utils import Cluster
 
+from autotune.executors.family import living_process
+from autotune.executors.ray import heartbeat
 from autotune.executors.ray.actor import AgentOptions
 from autotune.executors.ray.executor import RayExecutor
 from tests.ray_driver import COMMAND, launch
@@ -168,6 +170,20 @@ def test_a_killed_agent_costs_one_trial(executor: RayExecutor, tmp_path: Path) -
     wait_for(0, mark, LIMIT_S)
     assert executor.run(launch("complete", tmp_path), go, Event()).outcome is Outcome.COMPLETED
     assert victim not in {facts.pid for facts in executor.facts}
+
+
+def test_a_frozen_agent_costs_one_trial(
+    executor: RayExecutor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(heartbeat, "SILENT_S", 3.0)
+    victim = executor.facts[1]
+    os.kill(victim.pid, signal.SIGSTOP)
+    end = executor.run(launch("complete", tmp_path), go, Event())
+    assert end.outcome is Outcome.PREEMPTED
+    name = re.escape(f"{victim.host} ({victim.address}, node 1)")
+    assert re.search(rf"{name} went away: its agent hasn't answered for [3-9] s", end.reason)
+    assert executor.run(launch("complete", tmp_path), go, Event()).outcome is Outcome.COMPLETED
+    assert living_process(victim.pid) is None
 
 
 def test_what_a_trial_has_left_ends_with_an_agent_that_ray_ends(

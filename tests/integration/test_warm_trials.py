@@ -170,6 +170,24 @@ def test_a_warm_parent_that_is_stopped_is_replaced(
     assert bare.why_cold == ""
 
 
+def test_ranks_are_forked_from_the_parent_that_was_waited_for(
+    bare: RankStarter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[int] = []
+    inner = RankStarter.get_ready
+
+    def get_ready(starter: RankStarter, *given: Any) -> None:
+        inner(starter, *given)
+        assert starter.parent is not None
+        assert starter.parent.ready
+        waited.append(starter.parent.pid)
+
+    monkeypatch.setattr(RankStarter, "get_ready", get_ready)
+    end = run(bare, tmp_path, "complete", {"NCCL_ALGO": "Ring", "FAKE_MARK": "x"})
+    assert (end.outcome, waited) == (Outcome.COMPLETED, [parent_of(bare)])
+    assert end.prepared_s > 0
+
+
 def test_another_interpreters_environment_is_another_parent(
     bare: RankStarter, tmp_path: Path
 ) -> None:

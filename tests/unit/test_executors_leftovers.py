@@ -8,18 +8,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from threading import Timer
+from threading import Event, Timer
 from typing import Any
 
 import pytest
 
+from autotune.executors import node_agent
 from autotune.executors.device_memory import DeviceMemory
 from autotune.executors.family import Family, living_process
 from autotune.executors.leftovers import is_listened_on, stays_listened_on
+from autotune.executors.order import Order
+from autotune.executors.orphans import end_orphans
+from autotune.executors.own_folder import OwnFolder
 from autotune.executors.quarantine import Quarantine
+from autotune.executors.rank_starter import RankStarter
 from autotune.executors.scratch import Scratch
 from autotune.executors.shared_memory import SharedMemory
+from autotune.model import DeviceKind, TrainingSettings, TrialSpec
 
 SLEEP = [sys.executable, "-Sc", "import time; time.sleep(600)"]
 NOBODY = 2**22 + 1
@@ -189,6 +196,26 @@ def test_a_warden_apart_is_no_child_and_removes_what_is_its_launchers(tmp_path: 
     assert not scratch.exists()
 
 
+def test_processes_of_a_trial_whose_launcher_died_are_ended_and_others_are_not() -> None:
+    with OwnFolder() as alive, OwnFolder() as removed, OwnFolder("script-") as other:
+        folders = {"alive": alive.path, "removed": removed.path, "other": other.path}
+        removed.remove()
+        other.remove()
+        started = {
+            name: subprocess.Popen(SLEEP, env={**os.environ, "TMPDIR": str(path)})
+            for name, path in folders.items()
+        }
+        try:
+            assert end_orphans() == []
+            assert started["removed"].wait(timeout=20) == -9
+            assert started["alive"].poll() is None
+            assert started["other"].poll() is None, "no trial has such a folder"
+        finally:
+            for process in started.values():
+                process.kill()
+                process.wait()
+
+
 def test_devices_are_held_as_long_as_the_process_lives() -> None:
     quarantine = Quarantine()
     assert quarantine.reason() == ""
@@ -255,3 +282,32 @@ def test_memory_of_gpus_is_waited_for(
         assert now[0] >= 10
     else:
         assert now[0] < 1
+
+
+def test_an_agent_waits_for_the_memory_that_one_before_it_found_free(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The trial of the agent before has left it; without that agent's figures it looks usual."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    nvml = Nvml(frees_after=3)
+    before = DeviceMemory(nvml=nvml).before
+    nvml.held = 40 * 2**30
+    watching = partial(DeviceMemory, nvml=nvml, sleep=lambda _: None)
+    assert watching().wait_until_free() == []
+    assert nvml.held
+    monkeypatch.setattr(node_agent, "DeviceMemory", watching)
+    agent = node_agent.NodeAgent(
+        rank_command=["true"],
+        starter=RankStarter(cold=True),
+        cores=lambda: 1,
+        term_s=1.0,
+        memory_before=before,
+    )
+    spec = TrialSpec(
+        trial_id="t",
+        workload="tiny",
+        settings=TrainingSettings(micro_batch=1),
+        device=DeviceKind.CPU,
+    )
+    agent.get_ready(Order(spec=spec, ranks_per_node=1, directory=tmp_path), Event())
+    assert not nvml.held

@@ -60,6 +60,7 @@ def run(
     noise: float = 0.01,
     noise_seed: int = 0,
     launch_s: Callable[[int], float] = lambda _: 1.0,
+    prepared_s: Callable[[int], float] = lambda _: 0.0,
     effective: Callable[[Launch], dict[str, KnobValue]] = lambda _: {},
     knobs: Sequence[Knob] = KNOBS,
     time_limit_s: float | None = None,
@@ -81,7 +82,12 @@ def run(
         store.add_study(study)
     space = Space(knobs, Facts.of(MACHINE, TARGET), pinned=study.spec.pinned, only=study.spec.only)
     executor = FormulaExecutor(
-        speed, noise=noise, seed=noise_seed, launch_s=launch_s, effective=effective
+        speed,
+        noise=noise,
+        seed=noise_seed,
+        launch_s=launch_s,
+        prepared_s=prepared_s,
+        effective=effective,
     )
     end = StudyRunner(
         study=study,
@@ -227,6 +233,19 @@ def test_the_time_budget_holds_and_leaves_room_for_confirmation(budget_s: float)
     assert executor.now <= budget_s
     assert any(trial.phase is Phase.CONFIRM for trial in trials)
     assert end.decision.conclusion is Conclusion.IMPROVED
+
+
+def test_agents_that_start_take_no_time_of_the_budget_nor_of_a_trial() -> None:
+    # At first, and in the place of one that was lost.
+    late = {0: 40.0, 5: 20.0}
+    end, trials, executor = run(
+        fsdp_wins, max_trials=None, budget_s=30.0, prepared_s=lambda n: late.get(n, 0.0)
+    )
+    plain, known, _ = run(fsdp_wins, max_trials=None, budget_s=30.0)
+    assert 60 < executor.now <= 90
+    assert [trial.seconds for trial in trials] == pytest.approx([1.0] * len(trials))
+    assert [trial.candidate for trial in trials] == [trial.candidate for trial in known]
+    assert end.decision == plain.decision
 
 
 def test_a_budget_for_the_baseline_alone_confirms_nothing() -> None:

@@ -1,5 +1,6 @@
 """Which nodes of a Ray cluster a study takes, by what Ray says of them."""
 
+import re
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from autotune.request import Request
 pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
 
 from autotune.executors.ray import cluster
-from autotune.executors.ray.choice import Choice, Node, choose, lanes_of
+from autotune.executors.ray.choice import Choice, Node, choose, groups_taken, lanes_of
 from autotune.executors.ray.cluster import find_nodes
 from autotune.executors.ray.interface import interface_of
 from autotune.executors.ray.kind import NodeKind
@@ -166,6 +167,32 @@ def test_lanes_are_as_many_as_the_cluster_has_room_for(monkeypatch: pytest.Monke
     assert lanes_of(there, 1, 2) == 2
     with pytest.raises(FieldError, match=r"--parallel-trials: 2 needs 4 nodes, 2 for .* has 3"):
         lanes_of(there, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("taken", "room", "nodes", "there", "said"),
+    [
+        (
+            1,
+            1,
+            2,
+            3,
+            "one at a time, on 1 group of nodes: the cluster has 3 nodes that are alike, ",
+        ),
+        (
+            2,
+            2,
+            1,
+            2,
+            "2 trials run at once, on 2 groups of nodes: .* alike, 1 node for each trial$",
+        ),
+        (1, 3, 2, 6, "one at a .* those of 2 more could not be had, since they weren't free$"),
+    ],
+)
+def test_how_many_groups_were_taken_is_said_with_the_reason(
+    taken: int, room: int, nodes: int, there: int, said: str
+) -> None:
+    assert re.search(said, groups_taken(taken, room, nodes, there))
 
 
 def test_the_command_that_resumes_names_the_cluster() -> None:

@@ -102,6 +102,19 @@ def lanes_of(there: int, nodes: int, wanted: int | None) -> int:
     return wanted
 
 
+def groups_taken(taken: int, room: int, nodes: int, there: int) -> str:
+    """How many groups of `nodes` nodes are taken where as many as fit were asked for, and why."""
+    at_once = f"{taken} trials run at once" if taken > 1 else "trials run one at a time"
+    why = f"{_nodes(there)} that are alike, {_nodes(nodes)} for each trial"
+    if taken < room:
+        why += f", and those of {room - taken} more could not be had, since they weren't free"
+    return f"{at_once}, on {taken} group{'s' * (taken != 1)} of nodes: the cluster has {why}"
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' * (count != 1)}"
+
+
 def _groups(found: Sequence[Node], misfit: Misfit) -> list[_Group]:
     """The largest first."""
     alike: dict[tuple[NodeKind, str, str], list[Node]] = defaultdict(list)

@@ -10,7 +10,7 @@ from autotune.errors import ExecutorError
 from autotune.executors.base import Executor, Launch, LaunchEnd, OnWindow, check_unchanged
 from autotune.executors.rank_environment import carried_environment
 from autotune.executors.ray.actor import AgentOptions, NodeFacts
-from autotune.executors.ray.choice import Misfit, lanes_of
+from autotune.executors.ray.choice import Misfit, groups_taken, lanes_of
 from autotune.executors.ray.cluster import AUTO, connected, find_nodes
 from autotune.executors.ray.lane import Lane
 from autotune.executors.ray.placed import PLACE_LIMIT_S, Placed, check_alike
@@ -74,6 +74,9 @@ class RayExecutor(Executor):
             room = lanes_of(choice.count, nodes, at_once)
             stack.callback(self.release)
             self._fill(room, must=at_once is not None)
+            taken = groups_taken(len(self._lanes), room, nodes, choice.count)
+            self.groups = "" if at_once is not None else taken
+            """How many there are and why, where as many as fit were asked for."""
             check_alike(self.facts)
             self._machine = self.facts[0].machine
             self._stack = stack.pop_all()

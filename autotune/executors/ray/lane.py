@@ -1,5 +1,7 @@
 """The nodes of one trial at a time, kept from trial to trial and replaced when one is lost."""
 
+import time
+from dataclasses import replace
 from functools import partial
 from threading import Event
 
@@ -29,7 +31,9 @@ class Lane:
         self._limits = limits
         self.failures = 0
         """Trials in a row that said nothing of their candidates."""
-        self._team: Placed | None = Placed(kind, nodes, options, limit_s, Event())
+        self._memory_before: dict[str, tuple[int, ...]] = {}
+        """What every node that this has had said of its GPUs at first, by address."""
+        self._team: Placed | None = self._placed(limit_s, Event())
 
     @property
     def facts(self) -> tuple[NodeFacts, ...]:
@@ -39,7 +43,7 @@ class Lane:
     def take(self, limit_s: float, cancel: Event) -> Placed:
         """The nodes, taken anew within `limit_s` if they were lost. Raises ExecutorError."""
         if self._team is None:
-            self._team = Placed(self._kind, self._nodes, self._options, limit_s, cancel)
+            self._team = self._placed(limit_s, cancel)
         return self._team
 
     def probe(self) -> dict[str, NodeProbe]:
@@ -54,13 +58,17 @@ class Lane:
         self, launch: Launch, on_window: OnWindow, cancel: Event, *, replace_s: float
     ) -> LaunchEnd:
         """As `Executor.run`; nodes that were lost are replaced within `replace_s`."""
+        began = time.monotonic()
         try:
             nodes = self.take(replace_s, cancel).nodes
+            taken_s = time.monotonic() - began
         except (ExecutorError, RayError, ConnectionError) as error:
             end = LaunchEnd(outcome=Outcome.PLACEMENT, reason=str(error))
         else:
+            get_ready = partial(nodes.get_ready, launch, cancel)
             start = partial(nodes.start, launch, cancel)
-            end = run_trial(nodes, start, launch, self._limits, on_window, cancel)
+            end = run_trial(nodes, get_ready, start, launch, self._limits, on_window, cancel)
+            end = replace(end, prepared_s=taken_s + end.prepared_s)
             if nodes.loss is not None:
                 self.release()
         says_nothing = end.outcome.treatment.lesson is Lesson.NOTHING and not cancel.is_set()
@@ -72,3 +80,10 @@ class Lane:
         team, self._team = self._team, None
         if team is not None:
             team.close()
+
+    def _placed(self, limit_s: float, cancel: Event) -> Placed:
+        options = replace(self._options, memory_before=dict(self._memory_before))
+        team = Placed(self._kind, self._nodes, options, limit_s, cancel)
+        for facts in team.facts:
+            self._memory_before.setdefault(facts.address, facts.memory_used)
+        return team

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import ray
@@ -12,11 +12,11 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from autotune.errors import ExecutorError
-from autotune.executors.ray.actor import AgentActor, AgentOptions, NodeFacts, own_versions
+from autotune.executors.ray.actor import BEATS, AgentActor, AgentOptions, NodeFacts, own_versions
 from autotune.executors.ray.cluster import free_now, living_nodes
+from autotune.executors.ray.heartbeat import Heartbeat
 from autotune.executors.ray.kind import NodeKind
 from autotune.executors.ray.remote_nodes import CALL_LIMIT_S, RemoteNodes
-from autotune.executors.ray.silence import BEAT_S
 
 PLACE_LIMIT_S = 30.0
 """For nodes to be free, and for their agents to answer."""
@@ -34,13 +34,14 @@ class Placed:
         limit_s: float,
         cancel: Event,
     ) -> None:
-        self._beating = Event()
+        self._heartbeat: Heartbeat | None = None
         self._group = _reserve(kind, count, limit_s, cancel)
         self.agents: list[Any] = []
         try:
             self.agents = [
                 _start_agent(self._group, index, kind, options) for index in range(count)
             ]
+            self._heartbeat = Heartbeat(self.agents)
             facts: list[NodeFacts] = ray.get(
                 [agent.facts.remote() for agent in self.agents],
                 timeout=PLACE_LIMIT_S + CALL_LIMIT_S,
@@ -53,30 +54,21 @@ class Placed:
             raise
         order = sorted(range(count), key=lambda node: facts[node].address)
         self.facts = tuple(facts[node] for node in order)
-        self.nodes = RemoteNodes([self.agents[node] for node in order], self.facts)
-        Thread(target=self._beat, name="ray-heartbeat", daemon=True).start()
+        agents = [self.agents[node] for node in order]
+        self.nodes = RemoteNodes(agents, self.facts, self._heartbeat)
 
     def close(self) -> None:
         """End the agents, and give the nodes back."""
-        self._beating.set()
-        with suppress(RayError, ConnectionError):
-            refs = [agent.close.remote() for agent in self.agents]
-            if refs:
-                ray.wait(refs, num_returns=len(refs), timeout=CALL_LIMIT_S)
+        if self._heartbeat is not None:
+            with suppress(RayError, ConnectionError):
+                calls = {agent.close.remote(): agent for agent in self.agents}
+                self._heartbeat.wait_for(calls, CALL_LIMIT_S)
+            self._heartbeat.close()
         for agent in self.agents:
             with suppress(RayError, ConnectionError):
                 ray.kill(agent)
         with suppress(RayError, ConnectionError):
             remove_placement_group(self._group)
-
-    def _beat(self) -> None:
-        """Tell the agents again and again that somebody is there."""
-        last: dict[int, Any] = {}
-        while not self._beating.wait(BEAT_S):
-            with suppress(RayError, ConnectionError):
-                for number, agent in enumerate(self.agents):
-                    if number not in last or ray.wait([last[number]], timeout=0)[0]:
-                        last[number] = agent.beat.remote()
 
 
 def _reserve(kind: NodeKind, count: int, limit_s: float, cancel: Event) -> PlacementGroup:
@@ -101,7 +93,7 @@ def _start_agent(group: PlacementGroup, index: int, kind: NodeKind, options: Age
     place = PlacementGroupSchedulingStrategy(
         placement_group=group, placement_group_bundle_index=index
     )
-    actor = ray.remote(AgentActor).options(
+    actor = ray.remote(concurrency_groups={BEATS: 1})(AgentActor).options(
         num_cpus=kind.cpus, num_gpus=kind.gpus, scheduling_strategy=place, max_restarts=0
     )
     return actor.remote(options)

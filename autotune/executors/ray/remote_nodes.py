@@ -7,14 +7,15 @@ from threading import Event
 from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError, RayTaskError
 
 from autotune.executors.base import Launch
 from autotune.executors.channel import Fault
 from autotune.executors.launch_facts import NodeLoss, NodesEnd, RankExit
-from autotune.executors.node_agent import Order
 from autotune.executors.nodes import Exited, Lost, NodeEvent, StartError
+from autotune.executors.order import Order
 from autotune.executors.ray.actor import NodeFacts
+from autotune.executors.ray.heartbeat import Heartbeat
+from autotune.executors.ray.loss import UNREACHABLE, is_there, lost, silent
 from autotune.executors.ray.probe import LIMIT_S, Meeting, NodeProbe
 from autotune.executors.standing import Standing
 from autotune.model import Outcome
@@ -26,15 +27,16 @@ START_LIMIT_S = 150.0
 """More than a warm parent may take to import from a slow disk."""
 CALL_LIMIT_S = 30.0
 """For everything else, of which ending processes that resist takes the longest."""
-_POLL_S = 0.05
-_UNREACHABLE = (RayError, ConnectionError, TimeoutError)
 
 
 class RemoteNodes:
     """Implements `Nodes` with one agent for each node, those of rank 0 first."""
 
-    def __init__(self, agents: Sequence[Any], facts: Sequence[NodeFacts]) -> None:
+    def __init__(
+        self, agents: Sequence[Any], facts: Sequence[NodeFacts], heartbeat: Heartbeat
+    ) -> None:
         self._agents = tuple(agents)
+        self._heartbeat = heartbeat
         self._facts = tuple(facts)
         self.loss: NodeLoss | None = None
         """Of the first node that went away; after it, other agents are needed."""
@@ -44,6 +46,12 @@ class RemoteNodes:
         self._answers: list[tuple[int, Answer]] = []
         self._running: list[set[int]] = []
         """Ranks of each node that haven't exited."""
+
+    def get_ready(self, launch: Launch, cancel: Event) -> None:
+        """Have everything be there but the trial's own. Raises StartError."""
+        orders = self._orders(launch)
+        calls = zip(self._agents, orders, strict=True)
+        self._succeed([agent.get_ready.remote(order) for agent, order in calls], cancel)
 
     def start(self, launch: Launch, cancel: Event) -> None:
         """Start the ranks. Raises StartError."""
@@ -55,22 +63,8 @@ class RemoteNodes:
         ]
         self._is_open = True
         (address, port), *_ = self._all([self._agents[0].listen.remote()], CALL_LIMIT_S, cancel)
-        orders = [
-            Order(
-                spec=launch.spec,
-                ranks_per_node=per_node,
-                directory=launch.directory,
-                node=node,
-                nodes=launch.nodes,
-                address=address,
-                port=port,
-            )
-            for node in range(launch.nodes)
-        ]
-        calls = zip(self._agents, orders, strict=True)
-        refs = [agent.start.remote(order) for agent, order in calls]
-        for failed in filter(None, self._all(refs, START_LIMIT_S, cancel)):
-            raise failed
+        calls = zip(self._agents, self._orders(launch, address, port), strict=True)
+        self._succeed([agent.start.remote(order) for agent, order in calls], cancel)
 
     def wait(self, timeout_s: float) -> list[NodeEvent]:
         if self.loss is not None:
@@ -86,7 +80,7 @@ class RemoteNodes:
         for ref in ready:
             node = self._exchanges.pop(ref)
             events += self._take(node, ref)
-        return events
+        return [*events, *self._unheard()]
 
     def send(self, rank: int, answer: Answer) -> Fault | None:
         self._answers.append((rank, answer))
@@ -142,6 +136,25 @@ class RemoteNodes:
         same = [one.address for one in self._facts].count(facts.address) > 1
         return f"{facts.host} ({facts.address}" + (f", node {node})" if same else ")")
 
+    def _orders(self, launch: Launch, address: str = "", port: int = 0) -> list[Order]:
+        return [
+            Order(
+                spec=launch.spec,
+                ranks_per_node=launch.ranks_per_node,
+                directory=launch.directory,
+                node=node,
+                nodes=launch.nodes,
+                address=address,
+                port=port,
+            )
+            for node in range(launch.nodes)
+        ]
+
+    def _succeed(self, refs: list[Any], cancel: Event) -> None:
+        """Wait for calls that return None, or the StartError that is raised then."""
+        for failed in filter(None, self._all(refs, START_LIMIT_S, cancel)):
+            raise failed
+
     def _ask(self, timeout_s: float) -> None:
         """Have every agent that still has ranks tell what happens there."""
         busy = set(self._exchanges.values())
@@ -157,10 +170,17 @@ class RemoteNodes:
     def _take(self, node: int, ref: Any) -> Sequence[NodeEvent]:
         try:
             events: Sequence[NodeEvent] = ray.get(ref)
-        except _UNREACHABLE as error:
+        except UNREACHABLE as error:
             return [Lost(loss=self._lose(node, error))]
         self._running[node] -= {event.rank for event in events if isinstance(event, Exited)}
         return events
+
+    def _unheard(self) -> Sequence[NodeEvent]:
+        """The loss of a node that has ranks, and whose agent has gone silent."""
+        for node in self._exchanges.values():
+            if self._heartbeat.is_silent(self._agents[node]):
+                return [Lost(loss=self._lose(node, TimeoutError()))]
+        return []
 
     def _exits(self, node: int, found: NodesEnd | None) -> list[RankExit]:
         """Of a node's ranks, with their logs on this machine."""
@@ -175,19 +195,16 @@ class RemoteNodes:
 
     def _all(self, refs: list[Any], limit_s: float, cancel: Event) -> list[Any]:
         """The results, unless one can't be had or `cancel` is set: then StartError is raised."""
-        left, waited_s = refs, 0.0
-        while left and waited_s < limit_s:
-            if cancel.is_set():
-                self.loss = NodeLoss(
-                    outcome=Outcome.CANCELLED, reason="ended because the run was stopped"
-                )
-                raise StartError(self.loss.reason, self.loss.outcome)
-            _, left = ray.wait(left, num_returns=len(left), timeout=_POLL_S)
-            waited_s += _POLL_S
+        are_done = self._heartbeat.wait_for(self._with_agents(refs), limit_s, cancel)
+        if cancel.is_set() and not are_done:
+            self.loss = NodeLoss(
+                outcome=Outcome.CANCELLED, reason="ended because the run was stopped"
+            )
+            raise StartError(self.loss.reason, self.loss.outcome)
         for node, ref in enumerate(refs):
             try:
                 ray.get(ref, timeout=0)
-            except _UNREACHABLE as error:
+            except UNREACHABLE as error:
                 loss = self._lose(node, error)
                 raise StartError(loss.reason, loss.outcome) from None
         return [ray.get(ref) for ref in refs]
@@ -197,30 +214,26 @@ class RemoteNodes:
     ) -> tuple[dict[int, Any], NodeLoss | None]:
         """By node the results that can be had, and the loss of a node that gives none."""
         found: dict[int, Any] = {}
-        ray.wait(refs, num_returns=len(refs), timeout=limit_s)
+        self._heartbeat.wait_for(self._with_agents(refs), limit_s)
         for node, ref in enumerate(refs):
             try:
                 found[node] = ray.get(ref, timeout=0)
-            except _UNREACHABLE as error:
+            except UNREACHABLE as error:
                 self._lose(node, error)
         return found, self.loss
 
+    def _with_agents(self, refs: Sequence[Any]) -> dict[Any, Any]:
+        return dict(zip(refs, self._agents, strict=False))
+
     def _lose(self, node: int, error: Exception) -> NodeLoss:
-        if self.loss is None:
-            self.loss = _loss(self.name(node), error)
+        agent, name = self._agents[node], self.name(node)
+        is_silent = self._heartbeat.is_silent(agent)
+        if self.loss is None and is_silent:
+            self.loss = silent(name, self._heartbeat.silent_s(agent))
+        self.loss = self.loss or lost(name, error)
+        if not is_there(error):
+            self._heartbeat.give_up(agent)
         return self.loss
-
-
-def _loss(name: str, error: Exception) -> NodeLoss:
-    if isinstance(error, OutOfMemoryError):
-        reason = f"{name} ran out of memory, so that Ray ended the ranks there"
-        return NodeLoss(outcome=Outcome.OUT_OF_MEMORY, reason=reason)
-    if isinstance(error, RayTaskError):
-        reason = f"the agent on {name} failed: {error.cause!r}"
-        return NodeLoss(outcome=Outcome.ENVIRONMENT, reason=reason)
-    why = "its agent has died" if isinstance(error, ActorDiedError) else "its agent doesn't answer"
-    reason = f"{name} went away: {why} ({type(error).__name__})"
-    return NodeLoss(outcome=Outcome.PREEMPTED, reason=reason)
 
 
 def _with_log_here(one: RankExit, directory: Path) -> RankExit:

@@ -1,11 +1,11 @@
-"""Ends a node's agent when its driver has gone silent, and all that it runs with it."""
+"""Ends a node's agent when its driver or its node has gone, and all that it runs with it."""
 
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from threading import Thread
+
+from autotune.executors.pace import Patience
 
 BEAT_S = 1.0
 """Between two signs of life of the driver."""
@@ -19,33 +19,36 @@ _CHECK_S = 0.25
 class Silence:
     """Ray tells of a driver's death, but not of one whose network or machine is gone.
 
-    While the agent is at work for the driver, nothing is expected of it.
+    And it takes Ray a quarter of a minute to end an agent whose node's own Ray process died.
+    Seconds in which the agent itself stood still don't count.
     """
 
     def __init__(self) -> None:
         self.has_trial = False
-        self._heard_s = time.monotonic()
-        self._at_work = 0
+        self._clock = Patience()
+        self._heard_s = 0.0
+        self._raylet = os.getppid()
         Thread(target=self._watch, name="silence", daemon=True).start()
 
-    @contextmanager
-    def broken(self) -> Iterator[None]:
-        """The driver has asked for something, which is done within."""
-        self._at_work += 1
-        try:
-            yield
-        finally:
-            self._heard_s = time.monotonic()
-            self._at_work -= 1
+    def broken(self) -> None:
+        """The driver has given a sign of life."""
+        self._heard_s = self._clock.now_s
 
     @property
     def _limit_s(self) -> float:
         return LIMIT_S if self.has_trial else IDLE_LIMIT_S
 
     def _watch(self) -> None:
-        while self._at_work or time.monotonic() - self._heard_s < self._limit_s:
+        while not (why := self._why_end()):
             time.sleep(_CHECK_S)
-        sys.stderr.write(f"autotune: no word of the driver for {self._limit_s:.0f} s: this ends\n")
+        sys.stderr.write(f"autotune: {why}: this ends\n")
         sys.stderr.flush()
         # The warm parent and the warden see it, and end the ranks.
         os._exit(1)
+
+    def _why_end(self) -> str:
+        if os.getppid() != self._raylet:
+            return "the process that runs this node for Ray is gone"
+        if self._clock.turn(time.monotonic()) - self._heard_s < self._limit_s:
+            return ""
+        return f"no word of the driver for {self._limit_s:.0f} s"
