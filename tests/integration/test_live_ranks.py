@@ -218,8 +218,8 @@ def measured(end: LaunchEnd) -> Measurement:
 
 def test_live_ranks_compute_what_fresh_ones_do(real: Launcher) -> None:
     fresh = {name: measured(real(settings=s, fresh=True)) for name, s in LAYOUTS.items()}
-    # Twice, so that each follows another one, and itself.
-    names = [name for name in LAYOUTS for _ in range(2)]
+    # Each follows another one, and the first and the last themselves too.
+    names = ["ddp", *LAYOUTS, "fsdp_grad_op"]
     live = [measured(real(settings=LAYOUTS[name])) for name in names]
     assert [m.live for m in live] == [False] + [True] * (len(names) - 1)
     for name, measurement in zip(names, live, strict=True):

@@ -90,13 +90,18 @@ class Runner:
         return [int(text) for text in texts if text]
 
 
-@pytest.fixture(scope="module", params=["cold", "warm"])
+@pytest.fixture(scope="module")
 def starter(request: pytest.FixtureRequest) -> Iterator[RankStarter]:
-    """The fake rank needs nothing imported."""
-    starter = RankStarter(cold=request.param == "cold", bare=True)
+    """Of forked ranks, unless the test asks for both; the fake rank needs nothing imported."""
+    is_cold = getattr(request, "param", "warm") == "cold"
+    starter = RankStarter(cold=is_cold, bare=True)
     yield starter
     starter.close()
-    assert starter.why_cold == ("asked for" if request.param == "cold" else "")
+    assert starter.why_cold == ("asked for" if is_cold else "")
+
+
+cold_and_warm = pytest.mark.parametrize("starter", ["cold", "warm"], indirect=True, scope="module")
+"""For what is in the hands of those who start and end processes; the rest is told in messages."""
 
 
 @pytest.fixture
@@ -111,6 +116,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@cold_and_warm
 def test_a_trial_completes_with_its_windows_and_measurement(run: Runner) -> None:
     end = run("complete")
     assert end.outcome is Outcome.COMPLETED
@@ -135,6 +141,7 @@ def test_stop_at_the_last_window_leaves_a_complete_trial(run: Runner) -> None:
     assert end.outcome is Outcome.COMPLETED
 
 
+@cold_and_warm
 def test_ranks_get_their_place_and_no_more(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "NCCL_COMM_ID", "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, "777")
@@ -193,6 +200,7 @@ def test_a_victim_that_speaks_first_is_not_the_cause(run: Runner) -> None:
     assert (end.outcome, end.failed_rank) == (Outcome.DIVERGED, 1)
 
 
+@cold_and_warm
 def test_a_segmentation_fault_is_named(run: Runner) -> None:
     end = run("one_segfaults")
     assert (end.outcome, end.failed_rank) == (Outcome.CRASHED, 1)
@@ -200,12 +208,14 @@ def test_a_segmentation_fault_is_named(run: Runner) -> None:
     assert "Fatal Python error: Segmentation fault" in end.log_tail
 
 
+@cold_and_warm
 def test_a_rank_killed_by_somebody_is_not_out_of_memory_without_evidence(run: Runner) -> None:
     end = run("one_is_killed")
     assert (end.outcome, end.failed_rank) == (Outcome.PREEMPTED, 1)
     assert end.reason.startswith("rank 1 was ended by SIGKILL, sent by")
 
 
+@cold_and_warm
 def test_what_fails_before_the_ranks_meet_is_the_machines_fault(run: Runner) -> None:
     end = run("import_error")
     assert end.outcome is Outcome.ENVIRONMENT
@@ -224,6 +234,7 @@ def test_no_result_although_all_ranks_exit_well(run: Runner) -> None:
     assert (end.outcome, end.failed_rank) == (Outcome.NO_METRIC, None)
 
 
+@cold_and_warm
 def test_a_rank_that_leaves_early_is_named(run: Runner) -> None:
     began = time.monotonic()
     end = run("one_leaves")
@@ -232,6 +243,7 @@ def test_a_rank_that_leaves_early_is_named(run: Runner) -> None:
     assert end.reason == "rank 1 exited with status 0 before the trial had a result"
 
 
+@cold_and_warm
 def test_ranks_that_ignore_term_are_killed_at_the_time_limit(run: Runner) -> None:
     end = run("ignore_term", time_limit_s=2.0)
     assert end.outcome is Outcome.TIMED_OUT
@@ -241,6 +253,7 @@ def test_ranks_that_ignore_term_are_killed_at_the_time_limit(run: Runner) -> Non
     assert not any(map(alive, pids))
 
 
+@cold_and_warm
 def test_children_that_a_rank_leaves_behind_are_ended(run: Runner) -> None:
     end = run("leave_children")
     assert end.outcome is Outcome.COMPLETED
@@ -259,11 +272,13 @@ def test_ranks_that_never_start(run: Runner, environment: dict[str, str], outcom
     assert end.reason.endswith("had not met the others: 0, 1")
 
 
+@cold_and_warm
 def test_the_one_rank_that_never_starts_is_named(run: Runner) -> None:
     end = run("one_never_starts", limits=Limits(start_s=0.5))
     assert (end.outcome, end.failed_rank) == (Outcome.ENVIRONMENT, 1)
 
 
+@cold_and_warm
 def test_cancel_from_another_thread(run: Runner) -> None:
     times: list[float] = []
 
@@ -328,12 +343,14 @@ def test_what_goes_wrong_after_the_result_costs_nothing(run: Runner) -> None:
     assert run("shut_down_badly").outcome is Outcome.COMPLETED
 
 
+@cold_and_warm
 def test_ranks_that_stay_after_the_result_are_ended(run: Runner) -> None:
     began = time.monotonic()
     assert run("stay_after_result").outcome is Outcome.COMPLETED
     assert time.monotonic() - began < 10
 
 
+@cold_and_warm
 def test_ranks_are_ended_when_the_loop_fails(run: Runner) -> None:
     def fail(_window: Window) -> Verdict:
         raise KeyboardInterrupt
@@ -365,6 +382,7 @@ def test_machines_that_cannot_launch_it(run: Runner, changes: dict[str, Any], sa
     assert not run.directory.exists()
 
 
+@cold_and_warm
 def test_no_descriptor_is_left_open(run: Runner) -> None:
     run("complete")
     before = os.listdir("/proc/self/fd")

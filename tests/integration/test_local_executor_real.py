@@ -64,9 +64,23 @@ def run(
     return end.measurement, windows
 
 
-@pytest.mark.parametrize("settings", [DDP, FSDP_FULL], ids=["ddp", "fsdp_full"])
-def test_two_ranks_train(warm: LocalExecutor, tmp_path: Path, settings: TrainingSettings) -> None:
-    measurement, windows = run(warm, tmp_path / "trial", settings)
+@pytest.fixture(scope="module", params=[DDP, FSDP_FULL], ids=["ddp", "fsdp_full"])
+def settings(request: pytest.FixtureRequest) -> TrainingSettings:
+    found: TrainingSettings = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def forked(
+    warm: LocalExecutor, settings: TrainingSettings, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Measurement, list[Window]]:
+    return run(warm, tmp_path_factory.mktemp("forked") / "trial", settings)
+
+
+def test_two_ranks_train(
+    forked: tuple[Measurement, list[Window]], settings: TrainingSettings
+) -> None:
+    measurement, windows = forked
     assert list(measurement.windows) == windows
     assert measurement.effective["strategy"] == settings.strategy.value
     assert measurement.communication_share is not None
@@ -75,15 +89,14 @@ def test_two_ranks_train(warm: LocalExecutor, tmp_path: Path, settings: Training
     assert least <= measurement.communication_share < 1
 
 
-@pytest.mark.parametrize("settings", [DDP, FSDP_FULL], ids=["ddp", "fsdp_full"])
 def test_forked_ranks_compute_what_fresh_interpreters_do(
-    warm: LocalExecutor, tmp_path: Path, settings: TrainingSettings
+    forked: tuple[Measurement, list[Window]], settings: TrainingSettings, tmp_path: Path
 ) -> None:
-    forked, _ = run(warm, tmp_path / "warm", settings)
+    here, _ = forked
     with LocalExecutor(cold=True) as cold:
         fresh, _ = run(cold, tmp_path / "cold", settings)
-    assert forked.losses == fresh.losses
-    assert len(forked.losses) == 3
-    assert forked.gradient_norms == fresh.gradient_norms
-    assert forked.effective == fresh.effective
-    assert forked.versions == fresh.versions
+    assert here.losses == fresh.losses
+    assert len(here.losses) == 3
+    assert here.gradient_norms == fresh.gradient_norms
+    assert here.effective == fresh.effective
+    assert here.versions == fresh.versions

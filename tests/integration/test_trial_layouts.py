@@ -2,7 +2,7 @@
 
 That a step never waits for a GPU is seen on the CPU: nothing in it reads from a tensor.
 
-Run as a program, this file is one of the ranks: `python test_trial_layouts.py OUTPUT.json`.
+Run as a program, this file is the ranks: `python test_trial_layouts.py OUTPUT.json`.
 """
 
 import json
@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
+from torch.multiprocessing import start_processes
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from autotune.model import (
@@ -33,6 +35,7 @@ from autotune.model import (
     TransformerConfig,
 )
 from autotune.trainers.parallelize import parallelize
+from autotune.trainers.preload import preload
 from autotune.trainers.step import LARGEST_GRADIENT_NORM, Trainer
 from autotune.trainers.workload import LEARNING_RATE, transformer_workload
 
@@ -71,7 +74,7 @@ def layout(strategy: str, accumulation: int, **more: Any) -> TrainingSettings:
 
 LAYOUTS = {
     f"{name}-{accumulation}": layout(strategy, accumulation, **more)
-    for accumulation in (1, 2, 4)
+    for accumulation in (1, 2)
     for name, strategy, more in (
         ("ddp", "ddp", {}),
         ("full", "fsdp_full", {"reshard_after_forward": True}),
@@ -79,6 +82,8 @@ LAYOUTS = {
         ("hybrid", "hybrid", {"reshard_after_forward": True, "shard_size": 2}),
     )
 } | {
+    "ddp-4": layout("ddp", 4),
+    "full-4": layout("fsdp_full", 4, reshard_after_forward=True),
     "static-2": layout("ddp", 2, static_graph=True),
     "groups-2": layout("fsdp_full", 2, reshard_after_forward=2),
     "checkpointed-ddp": layout(
@@ -145,6 +150,7 @@ def gradients(model: nn.Module) -> list[Tensor]:
     return [g.full_tensor() if isinstance(g, DTensor) else g.clone() for g in found]
 
 
+@cache
 def reference(shape: TransformerConfig) -> tuple[list[Tensor], list[float], list[float]]:
     """The same steps by hand: one process, no wrapper, the whole global batch at once."""
     workload = transformer_workload(shape, 0, CPU)
@@ -192,8 +198,10 @@ def run_layout(shape: TransformerConfig, settings: TrainingSettings) -> dict[str
     }
 
 
-def main(output: Path) -> None:
-    dist.init_process_group("gloo")
+def rank(number: int, port: int, output: Path) -> None:
+    dist.init_process_group(
+        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=number, world_size=RANKS
+    )
     results = {
         f"{model} {name}": run_layout(CONFIGS[model], LAYOUTS[name]) for model, name in CASES
     }
@@ -204,31 +212,24 @@ def main(output: Path) -> None:
     dist.destroy_process_group()
 
 
+def main(output: Path) -> None:
+    """Fork the ranks once everything is imported."""
+    preload()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    start_processes(rank, (port, output), nprocs=RANKS, start_method="fork")
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """All layouts in one launch of four ranks: importing torch is what takes the time."""
     output = tmp_path_factory.mktemp("layouts") / "results.json"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, __file__, str(output)],
-            env={
-                **os.environ, "RANK": str(rank), "WORLD_SIZE": str(RANKS), "OMP_NUM_THREADS": "1",
-                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-            },
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(RANKS)
-    ]  # fmt: skip
-    try:
-        errors = [process.communicate(timeout=240)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-    assert [process.returncode for process in processes] == [0] * RANKS, errors[0]
+    subprocess.run(
+        [sys.executable, __file__, str(output)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        timeout=240,
+        check=True,
+    )
     found: dict[str, Any] = json.loads(output.read_text())
     return found
 
@@ -250,7 +251,7 @@ def test_ddp_reduces_once_a_step(results: dict[str, Any], accumulation: int) -> 
 
 @pytest.mark.parametrize("accumulation", [1, 2, 4])
 def test_fsdp_reduces_once_a_step(results: dict[str, Any], accumulation: int) -> None:
-    for name in ("full", "grad_op", "hybrid"):
+    for name in ("full",) if accumulation == 4 else ("full", "grad_op", "hybrid"):
         result = results[f"decoder {name}-{accumulation}"]
         wrapped = CONFIGS["decoder"].layers + 1
         assert result["reduce_scatter"] == wrapped, name

@@ -55,7 +55,9 @@ def run_trial(
         settings=decode(TrainingSettings, {"micro_batch": 16, **settings}),
         environment=environment,
         device=DeviceKind.CPU,
-        plan=MeasurementPlan(windows=1, window_s=0.05),
+        plan=MeasurementPlan(
+            min_warmup_steps=2, max_warmup_steps=2, windows=1, max_steps_per_window=1
+        ),
     )
     launch = Launch(spec=spec, nodes=1, ranks_per_node=2, directory=folder, time_limit_s=120)
     with pytest.MonkeyPatch.context() as patch:
@@ -72,9 +74,16 @@ def baseline(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Measurement:
     return run(tmp_path_factory.mktemp("baseline"), {})
 
 
+@pytest.fixture(scope="module")
+def half(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Measurement:
+    return run(tmp_path_factory.mktemp("half"), CASES["fp16"])
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_a_setting_is_in_effect(run: Run, name: str, baseline: Measurement, tmp_path: Path) -> None:
-    found = run(tmp_path, CASES[name])
+def test_a_setting_is_in_effect(
+    run: Run, name: str, baseline: Measurement, half: Measurement, tmp_path: Path
+) -> None:
+    found = half if name == "fp16" else run(tmp_path, CASES[name])
     for field, value in CASES[name].items():
         assert found.effective[field] == value
     different = disparity(found, baseline, DeviceKind.CPU)
@@ -84,11 +93,10 @@ def test_a_setting_is_in_effect(run: Run, name: str, baseline: Measurement, tmp_
 
 
 def test_collectives_of_a_step_are_counted_with_their_bytes(
-    run: Run, baseline: Measurement, tmp_path: Path
+    baseline: Measurement, half: Measurement
 ) -> None:
     gradients_bytes = baseline.parameters * 4
     assert baseline.effective["collective.all_reduce_bytes"] == gradients_bytes
-    half = run(tmp_path, {"communication_hook": "fp16"})
     assert half.effective["collective.all_reduce_bytes"] == gradients_bytes // 2
 
 
