@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from autotune.budget import seconds
 from autotune.errors import FieldError
 from autotune.executors.landscapes import shipped_names
 from autotune.exporters.files import file_path
@@ -321,6 +322,11 @@ OutputOption = Annotated[
 def output_path(text: str | None) -> Path | None:
     """The file in --output, if it is given. Raises FieldError for a folder."""
     return None if text is None else file_path(text, "--output")
+
+
+def duration(text: str | None, field: str) -> float | None:
+    """Seconds in a text such as 30m, if it is given. Raises FieldError."""
+    return None if text is None else seconds(text, field)
 
 
 def assignments(texts: Sequence[str], field: str) -> dict[str, str]:

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from autotune.budget import seconds
 from autotune.cli.controller import control
 from autotune.cli.following import Following
 from autotune.cli.mirroring import open_run_store, study_to_resume
@@ -26,6 +25,7 @@ from autotune.cli.options import (
     ShareOption,
     StorageOption,
     TimeLimitOption,
+    duration,
 )
 from autotune.cli.resume_job import jobs_of, resume_job
 from autotune.cli.sagemaker_options import DetachOption, MaxCostOption, money
@@ -68,11 +68,6 @@ class ResumeOptions(OptionSet):
     max_cost: MaxCostOption = None
     detach: DetachOption = False
 
-    @property
-    def limit_s(self) -> float | None:
-        """What --time-limit says. Raises FieldError."""
-        return None if self.time_limit is None else seconds(self.time_limit, "--time-limit")
-
 
 _ELSEWHERE = (ExecutorName.RAY, ExecutorName.SIMULATED)
 
@@ -80,7 +75,11 @@ _ELSEWHERE = (ExecutorName.RAY, ExecutorName.SIMULATED)
 @takes(ResumeOptions)
 def resume(options: ResumeOptions) -> None:
     """Finish a run that was interrupted or killed; finished trials are kept."""
-    launching = Launching(cold=options.cold, live=options.live, time_limit_s=options.limit_s)
+    launching = Launching(
+        cold=options.cold,
+        live=options.live,
+        time_limit_s=duration(options.time_limit, "--time-limit"),
+    )
     trackers = open_trackers(options.log_to or [])
     with open_run_store(options.storage, options.mirror) as store:
         if jobs := jobs_of(store, options.run):

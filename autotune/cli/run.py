@@ -7,7 +7,7 @@ from autotune.cli.controller import control
 from autotune.cli.mirroring import open_run_store
 from autotune.cli.on_sagemaker import Submission, for_job, run_in_job
 from autotune.cli.option_set import takes
-from autotune.cli.options import output_path
+from autotune.cli.options import duration, output_path
 from autotune.cli.run_options import Executors, RunOptions, chosen_executor, requested
 from autotune.cli.sagemaker_options import SagemakerOptions
 from autotune.cli.saving import default_output
@@ -34,7 +34,11 @@ def run(options: RunOptions) -> None:
     Exit codes: 0 done (improved, keep-defaults or unconfirmed: the output tells), 2 usage,
     3 no candidate works, 130 interrupted (resume with 'autotune resume').
     """
-    launching = Launching(cold=options.cold, live=options.live, time_limit_s=options.limit_s)
+    launching = Launching(
+        cold=options.cold,
+        live=options.live,
+        time_limit_s=duration(options.time_limit, "--time-limit"),
+    )
     output_path(options.output)
     # Not before what can be refused is: they may open a run elsewhere.
     trackers = open_trackers(options.log_to or [])

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from autotune.budget import Budget, seconds
+from autotune.budget import Budget
 from autotune.cli.on_ray import ClusterOptions, chosen_cluster, for_cluster
 from autotune.cli.option_set import OptionSet
 from autotune.cli.options import (
@@ -42,6 +42,7 @@ from autotune.cli.options import (
     WindowOption,
     WorkloadOption,
     assignments,
+    duration,
     names,
     output_path,
 )
@@ -111,11 +112,6 @@ class RunOptions(OptionSet):
     keep_alive: KeepAliveOption = None
     detach: DetachOption = False
 
-    @property
-    def limit_s(self) -> float | None:
-        """What --time-limit says. Raises FieldError."""
-        return None if self.time_limit is None else seconds(self.time_limit, "--time-limit")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Executors:
@@ -173,7 +169,7 @@ def _as_typed(options: RunOptions) -> Request:
         global_batch=options.global_batch,
         budget=Budget() if options.budget is None else Budget.parse(options.budget),
         max_trials=options.trials,
-        window_s=None if options.window is None else seconds(options.window, "--window"),
+        window_s=duration(options.window, "--window"),
         seed=options.seed,
         strategy=options.strategy,
         pinned=assignments(options.set_ or [], "--set"),

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from autotune.budget import seconds
 from autotune.cli.interrupts import interruptible
 from autotune.cli.on_ray import ClusterOptions, chosen_cluster
 from autotune.cli.options import (
@@ -19,6 +18,7 @@ from autotune.cli.options import (
     Format,
     FormatOption,
     ShareOption,
+    duration,
 )
 from autotune.cli.render import out, print_json, rate_text, ratio_text
 from autotune.cli.venue import Venue, venue
@@ -97,7 +97,7 @@ def verify(
 
     Exit codes: 0 it still holds, 4 it no longer holds, 5 not known, 2 usage, 130 interrupted.
     """
-    plan = measurement_plan(None if window is None else seconds(window, "--window"))
+    plan = measurement_plan(duration(window, "--window"))
     best = read(file)
     cluster = _cluster(best, executor, address, share_machine=share_machine)
     _check_improves(best, file)
