@@ -36,7 +36,7 @@ class Idle:
     def of(self, candidate: Candidate) -> dict[str, str]:
         """The knobs of `candidate` that would do nothing, each with the reason."""
         found: dict[str, str] = {}
-        for name, value in candidate.items():
+        for name, value in candidate.items() if self.reasons else ():
             key = _key(candidate, name)
             reason = self.reasons.get(key) or self.reasons.get((*key[:2], _ANY))
             default = self.space.knob(name).default

@@ -23,8 +23,10 @@ _NON_FINITE = ("nan", "inf", "-inf")
 
 def encode(value: object) -> Json:
     """`value` as dicts, lists, strings, numbers, booleans and None only."""
+    if value is None or type(value) in (str, int, bool):
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {name: encode(getattr(value, name)) for name in _fields(type(value))}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):
@@ -35,7 +37,7 @@ def encode(value: object) -> Json:
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [encode(item) for item in value]
-    if value is None or isinstance(value, str | int | float | bool):
+    if isinstance(value, str | int | float):
         return value
     raise TypeError(f"can't encode a {type(value).__name__}: {value!r}")
 
@@ -73,6 +75,11 @@ def _decode(kind: Any, data: Json, field: str) -> Any:
 
 
 @cache
+def _fields(kind: Any) -> dict[str, "dataclasses.Field[Any]"]:
+    return {field.name: field for field in dataclasses.fields(kind)}
+
+
+@cache
 def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
@@ -80,7 +87,7 @@ def _hints(kind: type) -> dict[str, Any]:
 def _decode_dataclass(kind: Any, data: Json, field: str) -> Any:
     if not isinstance(data, Mapping):
         raise FieldError(field or kind.__name__, data, "has to be a mapping of fields")
-    fields = {f.name: f for f in dataclasses.fields(kind)}
+    fields = _fields(kind)
     for key in data:
         if key not in fields:
             raise FieldError(_join(field, str(key)), key, "is unknown", alternatives=fields)
@@ -128,7 +135,7 @@ _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or 
 def _likeliest(kinds: list[Any], data: Json) -> Any:
     """The dataclass with most of the keys of `data`, so that an error names what is wrong there."""
     keys = set(data) if isinstance(data, Mapping) else set()
-    return max(kinds, key=lambda kind: len(keys & {f.name for f in dataclasses.fields(kind)}))
+    return max(kinds, key=lambda kind: len(keys & _fields(kind).keys()))
 
 
 def _decode_tuple(kind: Any, data: Json, field: str) -> tuple[Any, ...]:
@@ -149,11 +156,14 @@ def _decode_mapping(kind: Any, data: Json, field: str) -> dict[str, Any]:
 
 
 def _decode_enum(kind: type[Enum], data: Json, field: str) -> Enum:
-    if isinstance(data, str):
-        for member in kind:
-            if member.value == data:
-                return member
+    if isinstance(data, str) and (member := _members(kind).get(data)) is not None:
+        return member
     raise FieldError(field, data, "is not known", alternatives=[m.value for m in kind])
+
+
+@cache
+def _members(kind: type[Enum]) -> dict[object, Enum]:
+    return {member.value: member for member in kind}
 
 
 def _decode_time(data: Json, field: str) -> datetime:

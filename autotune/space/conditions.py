@@ -6,6 +6,7 @@ a list of them, or a comparison (`>=`, `>`, `<=`, `<`) with a number or a versio
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from autotune.model import KnobValue
 from autotune.space.facts import FACTS, Facts
@@ -60,21 +61,25 @@ def holds(actual: object, wanted: KnobValue | tuple[KnobValue, ...]) -> bool:
     """Whether one entry of a condition does."""
     if isinstance(wanted, tuple):
         return any(same(actual, option) for option in wanted)
-    if isinstance(wanted, str) and (match := COMPARISON.fullmatch(wanted)):
-        return _compare(actual, match[1], match[2])
+    if isinstance(wanted, str) and wanted[:1] in ("<", ">"):
+        return actual is not None and _compare(str(actual), wanted)
     return same(actual, wanted)
 
 
-def _compare(actual: object, operator: str, bound: str) -> bool:
-    numbers = [int(part) for part in re.findall(r"\d+", str(actual))]
-    if actual is None or not numbers:
+@lru_cache(maxsize=4096)
+def _compare(actual: str, wanted: str) -> bool:
+    match = COMPARISON.fullmatch(wanted)
+    if not match:
+        return actual == wanted
+    numbers = [int(part) for part in re.findall(r"\d+", actual)]
+    if not numbers:
         return False
-    limit = [int(part) for part in bound.split(".")]
+    limit = [int(part) for part in match[2].split(".")]
     length = max(len(numbers), len(limit))
     left = numbers + [0] * (length - len(numbers))
     right = limit + [0] * (length - len(limit))
     return {">=": left >= right, ">": left > right, "<=": left <= right, "<": left < right}[
-        operator
+        match[1]
     ]
 
 

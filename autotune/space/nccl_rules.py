@@ -37,7 +37,10 @@ def version(facts: Facts) -> NcclVersion:
     if not facts.nccl:
         hint = "describe the machine with --assume nccl=2.27.5, or give the knob a condition on it"
         raise FieldError("nccl", facts.nccl, "has to be known for a rule of this space", hint=hint)
-    return NcclVersion.parse(facts.nccl)
+    return _parsed(facts.nccl)
+
+
+_parsed = lru_cache(maxsize=64)(NcclVersion.parse)
 
 
 def fabric(facts: Facts) -> Fabric:

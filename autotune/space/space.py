@@ -51,6 +51,7 @@ class Space:
         allow_lossy: bool = False,
     ) -> None:
         self.knobs = tuple(knobs)
+        self._by_name = {knob.name: knob for knob in self.knobs}
         self.facts = facts
         self.pinned = dict(pinned or {})
         self.only = tuple(only)
@@ -163,7 +164,7 @@ class Space:
 
     def knob(self, name: str) -> Knob:
         """The knob called `name`, which exists."""
-        return next(knob for knob in self.knobs if knob.name == name)
+        return self._by_name[name]
 
 
 def default_of(knob: Knob, possible: Sequence[KnobValue]) -> KnobValue:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
@@ -17,12 +18,14 @@ from threading import Event
 import pytest
 
 from autotune.cli.controller import EXIT_INTERRUPTED
+from autotune.executors.base import Launch, LaunchEnd, OnWindow
 from autotune.executors.local import LocalExecutor
 from autotune.loop.observer import Observer, TrialStart
 from autotune.loop.study import StudyEnd, StudyRunner
 from autotune.model import (
     Candidate,
     Machine,
+    MeasurementPlan,
     Outcome,
     Phase,
     Study,
@@ -50,6 +53,7 @@ MACHINE = Machine(
 )
 TARGET = Target(instance="limited", nodes=1, ranks_per_node=2, workload="tiny", global_batch=512)
 SPACE = Space(load_knobs(), Facts.of(MACHINE, TARGET))
+SHORT = MeasurementPlan(min_warmup_steps=1, max_warmup_steps=1, windows=2, max_steps_per_window=1)
 AGAIN = (Phase.CONTEND, Phase.CONFIRM)
 """Phases in which what works is launched again."""
 
@@ -80,6 +84,14 @@ class InOrder(SearchStrategy):
         self.left = [one for one in self.left if one != candidate]
 
 
+class ShortTrials(LocalExecutor):
+    """Memory is at its peak after a step; it is of no interest how fast steps are."""
+
+    def run(self, launch: Launch, on_window: OnWindow, cancel: Event) -> LaunchEnd:
+        spec = replace(launch.spec, plan=SHORT)
+        return super().run(replace(launch, spec=spec), on_window, cancel)
+
+
 class StopsAfterSearch(Observer):
     """Confirming the answer would launch what has been seen to work again and again."""
 
@@ -94,7 +106,7 @@ class StopsAfterSearch(Observer):
 @pytest.fixture(scope="module")
 def executor() -> Iterator[LocalExecutor]:
     """One for all tests: its warm parent takes seconds to start."""
-    with LocalExecutor(machine=MACHINE, rank_command=(sys.executable, __file__)) as shared:
+    with ShortTrials(machine=MACHINE, rank_command=(sys.executable, __file__)) as shared:
         yield shared
 
 

@@ -43,7 +43,7 @@ def run_trial(hosts: list[netns.Host], settings: TrainingSettings, directory: Pa
         settings=settings,
         environment={"GLOO_SOCKET_IFNAME": netns.LINK},
         device=DeviceKind.CPU,
-        plan=MeasurementPlan(min_warmup_steps=2, max_warmup_steps=2, windows=2, window_s=1.0),
+        plan=MeasurementPlan(min_warmup_steps=1, max_warmup_steps=1, windows=1, window_s=1.0),
     )
     path = directory / "spec.json"
     path.write_text(json.dumps(encode(spec)))

@@ -53,7 +53,10 @@ def executor() -> Iterator[LocalExecutor]:
 def in_trial(executor: LocalExecutor, best: BestConfiguration, folder: Path) -> Measurement:
     spec = TrialSpec(
         trial_id="t", workload="tiny", settings=best.settings, environment=best.environment,
-        device=DeviceKind.CPU, plan=MeasurementPlan(windows=1, window_s=0.05),
+        device=DeviceKind.CPU,
+        plan=MeasurementPlan(
+            min_warmup_steps=2, max_warmup_steps=2, windows=1, max_steps_per_window=1
+        ),
     )  # fmt: skip
     launch = Launch(spec=spec, nodes=1, ranks_per_node=2, directory=folder, time_limit_s=120)
     with pytest.MonkeyPatch.context() as patch:

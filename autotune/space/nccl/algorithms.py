@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from autotune.space.nccl.collectives import Collective
 from autotune.space.nccl.fabric import Fabric, Network
@@ -108,6 +109,7 @@ def supported(
     return Verdict(reason=rule(version, collective, fabric, is_average) if rule else "")
 
 
+@lru_cache(maxsize=4096)
 def available(
     version: NcclVersion, collective: Collective, fabric: Fabric, *, reduction_is_sum: bool = True
 ) -> frozenset[Algorithm]:
