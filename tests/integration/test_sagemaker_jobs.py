@@ -282,6 +282,10 @@ def test_the_doctor_names_all_that_is_missing(aws: Callable[[str], Any]) -> None
     assert "there is no such role" in found["role"][1]
     assert "there is no such bucket" in found["bucket"][1]
     assert "servicequotas:ListServiceQuotas" in found["quota"][1]
+    assert "aws iam create-role --role-name autotune-sagemaker " in found["role"][1]
+    assert "aws s3 mb s3://nowhere-at-all," in found["bucket"][1]
+    assert "docs/sagemaker.md, step 4" in found["quota"][1]
+    assert "docs/sagemaker.md, Bring your own image" in found["image"][1]
 
 
 def test_the_doctor_holds_quotas_against_what_is_asked(
