@@ -24,7 +24,7 @@ class Account:
     def __init__(self, region: str | None = None) -> None:
         with aws_errors("AWS"):
             self._session = session(region)
-            self.region: str | None = self._session.region_name
+            self.region: str | None = self._session.region_name or None
         self._clients: dict[str, Any] = {}
 
     @cached_property

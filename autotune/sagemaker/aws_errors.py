@@ -147,7 +147,9 @@ CASES = (
     Case(
         codes=("NoSuchEntity", "NoSuchEntityException"),
         says="there is no such role",
-        hint=f"make it as {DOCS} says, or name another one with --role",
+        hint="make it: aws iam create-role --role-name ROLE --assume-role-policy-document "
+        f"file://docs/sagemaker/trust-policy.json, and give it its policy: {DOCS}, step 2; or name "
+        "another one with --role",
         kind=UserError,
     ),
     Case(

@@ -50,15 +50,34 @@ def run_checks(
         "image": partial(_image, account, around.region, instance, wishes.image),
         "price": partial(_price, entry, nodes),
     }
+    names = {
+        "s3://BUCKET": f"s3://{bucket}",
+        "--role-name ROLE": f"--role-name {role.rpartition('/')[2]}",
+    }
     for name, ask in steps.items():
-        yield _checked(name, ask)
+        yield _checked(name, ask, names)
 
 
-def _checked(name: str, ask: Callable[[], str]) -> Check:
+def _checked(name: str, ask: Callable[[], str], names: Mapping[str, str] = {}) -> Check:
+    """`names` are put in the place of a hint's words, so that its command can be copied."""
     try:
         return Check(name=name, is_ok=True, found=ask())
     except AutotuneError as error:
-        return Check(name=name, is_ok=False, found=str(error), hint=error.hint)
+        hint = error.hint or _HINTS.get(name, "")
+        for word, own in names.items():
+            hint = hint.replace(word, own)
+        return Check(name=name, is_ok=False, found=str(error), hint=hint)
+
+
+_OWN_IMAGE = f"{DOCS}, Bring your own image"
+_MORE = "ask for more, which may take days: Service Quotas, Amazon SageMaker, in this region"
+_HINTS = {
+    "instance": "autotune instances lists machine types; not all of them are SageMaker's",
+    "quota": "look yourself, and ask for more: Service Quotas, Amazon SageMaker, in this region; "
+    f"{DOCS}, step 4",
+    "image": f"push it to ECR: {_OWN_IMAGE}",
+}
+"""Where an error has none of its own."""
 
 
 def _credentials(account: Account) -> str:
@@ -72,7 +91,9 @@ def _role(account: Account, arn: str) -> str:
     with aws_errors(f"role {name} (iam:GetRole)"):
         found = account.client("iam").get_role(RoleName=name)["Role"]
     if found["Arn"] != arn:
-        raise UserError(f"{arn}: the role of this name is {found['Arn']}")
+        raise UserError(
+            f"{arn}: the role of this name is {found['Arn']}", hint=f"--role {found['Arn']}"
+        )
     if not _trusts(found["AssumeRolePolicyDocument"]):
         raise UserError(
             f"{arn}: its trust policy doesn't name {SERVICE}",
@@ -121,9 +142,6 @@ def _quota(account: Account, instance: str, nodes: int, wishes: Wishes) -> str:
     return ", ".join(f"{name}: {values[name]:g}" for name in names)
 
 
-_MORE = "ask for more, which may take days: Service Quotas, Amazon SageMaker, in this region"
-
-
 def _quotas(account: Account) -> dict[str, float]:
     """The account's, over AWS's defaults, by name."""
     found: dict[str, float] = {}
@@ -143,11 +161,14 @@ def _image(account: Account, region: str, instance: str, uri: str | None) -> str
     if _ECR not in host:
         raise UserError(
             f"--image: {uri!r} is not in ECR, where SageMaker takes images from",
-            hint=f"push it there: {DOCS}",
+            hint=f"push it there: {_OWN_IMAGE}",
         )
     where = host.split(".")[3]
     if where != region:
-        raise UserError(f"--image: {uri!r} is in {where}, and the job would run in {region}")
+        raise UserError(
+            f"--image: {uri!r} is in {where}, and the job would run in {region}",
+            hint=f"push it to ECR in {region}, or export AWS_REGION={where}: {_OWN_IMAGE}",
+        )
     owner = host.partition(".")[0]
     if owner != account.number:
         return f"{uri}, of another account: not looked at"

@@ -27,8 +27,10 @@ from autotune.request import Request, build_space, build_target
 from autotune.sagemaker import checks, jobs, submission
 from autotune.sagemaker import following as polling
 from autotune.storage import MemoryStore, default_url, open_store
-from autotune.storage.mirror import send_missing
+from autotune.storage.changes import Status, read_changes
+from autotune.storage.mirror import put_next, send_missing
 from autotune.storage.objects import open_objects
+from autotune.storage.replay import fold
 from tests.aws import REGION, aws_environment, aws_server, make_bucket
 from tests.conformance.records import a_best, a_study, a_trial
 
@@ -193,6 +195,34 @@ def test_a_run_whose_job_was_refused_is_submitted_again(
     assert f"autotune-{run_id}-2" in names()
 
 
+def test_what_a_job_left_open_is_saved_and_can_go_on(
+    aws: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = submitted()
+    set_status(f"autotune-{run_id}", "InProgress", "Training")
+    write_records(run_id, 3, is_finished=False)
+    objects = open_objects(f"s3://{BUCKET}/autotune/{run_id}")
+    known = fold(read_changes(objects, run_id))
+    assert known.study
+    best = a_best(Conclusion.UNCONFIRMED, run_id=run_id, target=known.study.spec.target)
+    status = Status(run_id=run_id, status=StudyStatus.INTERRUPTED,
+                    conclusion=Conclusion.UNCONFIRMED, reason="time is up")  # fmt: skip
+    put_next(objects, put_next(objects, known, best), status)
+    monkeypatch.setattr(polling, "POLL_S", 0.0)
+    real = polling.Follower.catch_up
+
+    def last(self: polling.Follower) -> None:
+        real(self)
+        set_status(self.job.name, "Completed")
+
+    monkeypatch.setattr(polling.Follower, "catch_up", last)
+    done = call("resume", run_id)
+    assert done.exit_code == 130, done.exception
+    assert "has ended (Completed) before the study had: 3 trials are kept" in done.stderr
+    (saved,) = Path("best").glob("*.yaml")
+    assert "unconfirmed" in saved.read_text()
+
+
 def test_money_that_is_spent_ends_a_run(aws: Callable[[str], Any]) -> None:
     done = call(*RUN, "--detach", "--budget", "10m", "--max-cost", "12usd")
     run_id = re.search(r"run (\S+):", done.stderr)[1]  # type: ignore[index]
@@ -282,6 +312,10 @@ def test_the_doctor_names_all_that_is_missing(aws: Callable[[str], Any]) -> None
     assert "there is no such role" in found["role"][1]
     assert "there is no such bucket" in found["bucket"][1]
     assert "servicequotas:ListServiceQuotas" in found["quota"][1]
+    assert "aws iam create-role --role-name autotune-sagemaker " in found["role"][1]
+    assert "aws s3 mb s3://nowhere-at-all," in found["bucket"][1]
+    assert "docs/sagemaker.md, step 4" in found["quota"][1]
+    assert "docs/sagemaker.md, Bring your own image" in found["image"][1]
 
 
 def test_the_doctor_holds_quotas_against_what_is_asked(

@@ -63,7 +63,7 @@ def test_a_bundle_is_read_by_the_program_inside(tmp_path: Path) -> None:
     objects = code_objects(2, {"my_pkg/train.py": b"x = 1\n"})
     job = JobFile(
         run_id="r", arguments=["--instance", "p4d.24xlarge"], s3="s3://b/autotune/r", nodes=2,
-        time_limit_s=60, cost_limit_usd=None,
+        time_limit_s=3600, cost_limit_usd=20.0, usd_per_hour=40.0, spent_usd=5.0,
     )  # fmt: skip
     for name, content in {**objects, "code/job.json": job.to_bytes()}.items():
         path = tmp_path / name
@@ -74,6 +74,7 @@ def test_a_bundle_is_read_by_the_program_inside(tmp_path: Path) -> None:
         "requirements.txt", "start.py", "job.json", "work",
     }  # fmt: skip
     there = read_job(tmp_path / "code/job.json")
+    assert there.limit_s == 1350.0
     assert (there.run_id, there.nodes, there.arguments) == ("r", 2, ("--instance", "p4d.24xlarge"))
     assert (tmp_path / "code/work/my_pkg/train.py").read_text() == "x = 1\n"
 
