@@ -62,7 +62,8 @@ def main() -> None:
     cores = str(max(1, len(os.sched_getaffinity(0)) // 2))
     os.environ["OMP_NUM_THREADS"] = cores
     found: dict[tuple[str, str], list[float]] = {}
-    with suppress(KeyboardInterrupt), ExitStack() as stack:
+    # Ray turns SIGTERM into SystemExit.
+    with suppress(KeyboardInterrupt, SystemExit), ExitStack() as stack:
         starters = local_starters(stack)
         if options.ray:
             starters |= ray_starters(stack)

@@ -172,16 +172,15 @@ def test_a_killed_agent_costs_one_trial(executor: RayExecutor, tmp_path: Path) -
     assert victim not in {facts.pid for facts in executor.facts}
 
 
-def test_a_frozen_agent_costs_one_trial(
-    executor: RayExecutor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(heartbeat, "SILENT_S", 3.0)
+def test_a_frozen_agent_costs_one_trial(executor: RayExecutor, tmp_path: Path) -> None:
     victim = executor.facts[1]
     os.kill(victim.pid, signal.SIGSTOP)
-    end = executor.run(launch("complete", tmp_path), go, Event())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(heartbeat, "SILENT_S", 5.0)
+        end = executor.run(launch("complete", tmp_path), go, Event())
     assert end.outcome is Outcome.PREEMPTED
     name = re.escape(f"{victim.host} ({victim.address}, node 1)")
-    assert re.search(rf"{name} went away: its agent hasn't answered for [3-9] s", end.reason)
+    assert re.search(rf"{name} went away: its agent hasn't answered for \d+ s", end.reason)
     assert executor.run(launch("complete", tmp_path), go, Event()).outcome is Outcome.COMPLETED
     assert living_process(victim.pid) is None
 

@@ -33,6 +33,10 @@ class Heartbeat:
     def close(self) -> None:
         self._ended.set()
 
+    def have_answered(self) -> None:
+        """All of them have just now, to something else."""
+        self._heard_s = dict.fromkeys(self._heard_s, self._clock.now_s)
+
     def silent_s(self, agent: Any) -> float:
         """Since it last answered."""
         return self._clock.now_s - self._heard_s[agent]

@@ -46,6 +46,7 @@ class Placed:
                 [agent.facts.remote() for agent in self.agents],
                 timeout=PLACE_LIMIT_S + CALL_LIMIT_S,
             )
+            self._heartbeat.have_answered()
             check_alike(facts)
         except BaseException as error:
             self.close()
