@@ -106,7 +106,9 @@ class RayNode:
 
 
 @contextmanager
-def cluster(hosts: list[Host], **variables: str) -> Iterator[list[RayNode]]:
+def cluster(
+    hosts: list[Host], *, with_dashboard: bool = False, **variables: str
+) -> Iterator[list[RayNode]]:
     """A node with one CPU on each host, the head on the first; ended and removed, come what may."""
     with ExitStack() as stack:
         # Short: Ray's sockets lie in it.
@@ -120,6 +122,7 @@ def cluster(hosts: list[Host], **variables: str) -> Iterator[list[RayNode]]:
                 folder=folder / str(number),
                 log=folder / f"{number}.log",
                 variables=environment(**variables),
+                with_dashboard=with_dashboard,
             )
             stack.callback(node.stop)
             node.start()

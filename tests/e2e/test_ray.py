@@ -3,10 +3,7 @@
 import json
 import re
 import signal
-import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,19 +14,15 @@ import yaml
 from autotune.exporters import to_yaml
 from tests import netns, ray_hosts
 from tests.bests import best_here
+from tests.ray_command import PATIENCE_S, STUDY, address, autotune, wait_for
 
 pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
 pytestmark = [pytest.mark.netns, pytest.mark.timeout(900)]
-PATIENCE_S = 200.0
 RATE = "1gbit"
 CLIENT_PORT = 10001
 SCRIPT = Path(__file__).parents[1] / "scripts" / "train.py"
 HIDDEN = 'mount -t tmpfs none /mnt && cp "$0" /mnt/train.py && cd /mnt && exec "$@"'
 """In a mount namespace of its own: a folder with the script that no other process sees."""
-STUDY = [
-    "--instance", "local", "--workload", "tiny", "--nproc", "1", "--global-batch", "8",
-    "--window", "0.05s",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -38,49 +31,6 @@ def nodes() -> Iterator[list[ray_hosts.RayNode]]:
         pytest.skip(reason)
     with netns.hosts(2, rate=RATE) as hosts, ray_hosts.cluster(hosts) as made:
         yield made
-
-
-@contextmanager
-def autotune(
-    node: ray_hosts.RayNode, home: Path, *words: str, before: tuple[str, ...] = ()
-) -> Iterator["subprocess.Popen[str]"]:
-    """`autotune` on a host of the cluster; what it says goes to home/stderr.
-
-    `before` are words in front of it, which run it.
-    """
-    with (home / "stderr").open("w") as errors:
-        process = subprocess.Popen(
-            node.host.command(*before, "autotune", *words),
-            env={**node.variables, "AUTOTUNE_HOME": str(home)},
-            cwd=home,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def address(nodes: list[ray_hosts.RayNode]) -> list[str]:
-    return ["--executor", "ray", "--address", f"{nodes[0].host.address}:{ray_hosts.PORT}"]
-
-
-def wait_for(
-    run: "subprocess.Popen[str]", home: Path, pattern: str, limit_s: float = PATIENCE_S
-) -> re.Match[str]:
-    """Until `run` has said on stderr what `pattern` matches."""
-    deadline = time.monotonic() + limit_s
-    while True:
-        ended = run.poll() is not None
-        said = (home / "stderr").read_text()
-        if found := re.search(pattern, said):
-            return found
-        assert not ended, said
-        assert time.monotonic() < deadline, said
-        time.sleep(0.1)
 
 
 def test_a_script_is_sent_to_the_nodes_by_a_client_and_a_slow_link_named(
