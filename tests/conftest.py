@@ -1,6 +1,7 @@
 """What all tests need."""
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +72,17 @@ def same_environment() -> Iterator[None]:
     for name in os.environ.keys() - before.keys() - {"PYTEST_CURRENT_TEST"}:
         del os.environ[name]
     os.environ.update(before)
+
+
+@pytest.fixture(autouse=True)
+def same_signals() -> Iterator[None]:
+    """What a test, or a library that it calls, such as Ray Tune, does with Ctrl-C ends with it."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        if handler is not None:  # not installed from Python, and so not to be installed again
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
