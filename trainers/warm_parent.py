@@ -64,6 +64,8 @@ def prepare(*, bare: bool, own: Sequence[str] = (), script: str = "") -> str:
 
     `own` is the user's module, and its folder, if there is one, `script` the file of a script.
     """
+    # Modules are made of what stays: looking for what doesn't costs a tenth of an import.
+    gc.disable()
     try:
         if not bare:
             preload(*own, script=script)
@@ -78,6 +80,7 @@ def prepare(*, bare: bool, own: Sequence[str] = (), script: str = "") -> str:
     # Collecting would write to, and thereby copy, every page that ranks share with this process.
     gc.collect()
     gc.freeze()
+    gc.enable()
     return ""
 
 
