@@ -166,7 +166,11 @@ RUN = (
 
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)],
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.long),
+    ],
 )
 def test_an_interrupted_run_leaves_nothing_and_resumes(home: Home, number: signal.Signals) -> None:
     with home.start(*RUN) as process:

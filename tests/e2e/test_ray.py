@@ -1,4 +1,7 @@
-"""`autotune run --executor ray` between two hosts, as a person uses it."""
+"""`autotune run --executor ray` between two hosts, as a person uses it.
+
+In CI it runs on nodes of one host: tests/integration/test_ray_lanes.py.
+"""
 
 import json
 import re
@@ -17,7 +20,7 @@ from tests.bests import best_here
 from tests.ray_command import PATIENCE_S, STUDY, address, autotune, wait_for
 
 pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
-pytestmark = [pytest.mark.netns, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.netns, pytest.mark.timeout(900)]
 RATE = "1gbit"
 CLIENT_PORT = 10001
 SCRIPT = Path(__file__).parents[1] / "scripts" / "train.py"
@@ -60,7 +63,6 @@ def test_a_script_is_sent_to_the_nodes_by_a_client_and_a_slow_link_named(
     assert (best["script"]["samples"], best["fingerprint"]["parameters"]) == ("counted", 17)
 
 
-@pytest.mark.long  # a lost node under one trial is in tests/integration/test_ray_executor.py
 def test_a_lost_node_costs_one_trial_of_a_study(
     nodes: list[ray_hosts.RayNode], tmp_path: Path
 ) -> None:
@@ -97,7 +99,6 @@ def test_more_trials_at_once_than_fit_are_refused(
     assert "Traceback" not in said
 
 
-@pytest.mark.long
 def test_an_answer_is_verified_on_as_many_nodes(
     nodes: list[ray_hosts.RayNode], tmp_path: Path
 ) -> None:
@@ -116,7 +117,6 @@ def test_an_answer_is_verified_on_as_many_nodes(
     assert said.count("round ") == 10
 
 
-@pytest.mark.long
 def test_groups_that_share_a_narrow_link_run_one_at_a_time(tmp_path: Path) -> None:
     """Four nodes are two groups, whose gradients go through one link of 40 Mbit/s in all."""
     if reason := netns.why_not():

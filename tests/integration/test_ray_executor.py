@@ -247,7 +247,9 @@ def test_other_numbers_of_nodes_are_refused(executor: RayExecutor, tmp_path: Pat
         executor.run(replace(launch("complete", tmp_path), nodes=1), go, Event())
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.long)]
+)
 def test_ranks_end_when_their_driver_does(
     cluster: Any, executor: RayExecutor, number: signal.Signals
 ) -> None:

@@ -4,6 +4,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +18,7 @@ import pytest
 
 from autotune.errors import FieldError
 from autotune.executors.base import Launch, LaunchEnd
+from autotune.exporters.document import read
 from autotune.loop.observer import Observer
 from autotune.loop.study import StudyEnd, StudyRunner
 from autotune.model import Outcome, Phase, Study, StudySpec, StudyStatus, Target, Trial, Window
@@ -25,7 +28,8 @@ from autotune.space.facts import Facts
 from autotune.space.space import Space
 from autotune.storage import MemoryStore
 from autotune.strategies import build_strategy
-from tests.ray_hosts import QUIET
+from tests.ray_command import STUDY
+from tests.ray_hosts import QUIET, environment
 
 pytest.importorskip("ray", reason="Ray (the extra `ray`) is not installed")
 os.environ.update(QUIET)
@@ -171,6 +175,29 @@ def test_lanes_that_disturb_each_other_are_switched_off(cluster: Any, tmp_path: 
 def test_more_lanes_than_there_are_nodes_for_are_refused(cluster: Any) -> None:
     with pytest.raises(FieldError, match=r"--parallel-trials: 3 needs 3 nodes, 1 for each, and th"):
         lanes(cluster, 3)
+
+
+def test_the_command_runs_trials_on_two_nodes(cluster: Any, tmp_path: Path) -> None:
+    """Between hosts of their own, and by a client, it does so in tests/e2e/test_ray.py."""
+    words = ["run", "--executor", "ray", "--address", cluster.address, "--nodes", "2", *STUDY]
+    with subprocess.Popen(
+        [sys.executable, "-m", "autotune", *words, "--output", "best.yaml"],
+        env=environment(AUTOTUNE_HOME=str(tmp_path / "data")), cwd=tmp_path,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        said = ""
+        while "[  0]" not in said:
+            said += (line := process.stderr.readline())
+            assert line, said
+        process.send_signal(signal.SIGINT)
+        said += process.communicate(timeout=PATIENCE_S)[1]
+    assert process.returncode == 130, said
+    assert "an all-reduce of 4 MiB between the nodes takes" in said
+    assert f"resume latest --executor ray --address {cluster.address}" in said.replace(
+        read(tmp_path / "best.yaml").run_id, "latest"
+    )
+    assert read(tmp_path / "best.yaml").target.nodes == 2
 
 
 @pytest.mark.long
