@@ -20,7 +20,7 @@ from simulated_studies import Scene, study, table
 from autotune.model.protocol import Verdict
 
 WITHIN = 0.98
-SCENES = ("one-better", "two-ranks", "two-hosts")
+SCENES = ("all-equal", "one-better", "two-ranks", "two-hosts")
 
 
 def _never(*_: object, **__: object) -> bool:

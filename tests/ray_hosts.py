@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -150,11 +150,10 @@ def descendants(pid: int) -> list[int]:
     """Living ones, also of other sessions."""
     found = [pid]
     for parent in found:
-        try:
-            text = Path(f"/proc/{parent}/task/{parent}/children").read_text()
-        except OSError:
-            continue
-        found += [int(child) for child in text.split()]
+        # Those that any of its threads has started.
+        for file in Path(f"/proc/{parent}/task").glob("*/children"):
+            with suppress(OSError):
+                found += [int(child) for child in file.read_text().split()]
     return found[1:]
 
 
