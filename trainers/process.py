@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,12 +32,12 @@ def adopt_orphans() -> None:
 
 
 def children() -> list[int]:
-    """Of this process's main thread, zombies too; empty on a kernel that doesn't tell."""
-    try:
-        text = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
-    except OSError:
-        return []
-    return [int(pid) for pid in text.split()]
+    """Of any of this process's threads, zombies too; empty on a kernel that doesn't tell."""
+    found: list[int] = []
+    for file in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # a thread that has just ended
+            found += [int(pid) for pid in file.read_text().split()]
+    return found
 
 
 def _on_parent_death(number: int) -> None:

@@ -6,8 +6,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from queue import Queue
+from threading import Event, Thread
 
 from autotune.trainers.process import (
+    children,
     forget_peak_memory,
     now_s,
     peak_memory_bytes,
@@ -124,3 +127,22 @@ def test_preloading_leaves_a_process_that_can_fork() -> None:
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     ).stdout
     assert output.split() == ["1", "False", "0"]
+
+
+def test_children_of_all_threads_are_children() -> None:
+    """The kernel lists them by the thread that started them."""
+    go_on, started = Event(), Queue[int]()
+
+    def start() -> None:
+        with subprocess.Popen(["sleep", "60"]) as process:
+            started.put(process.pid)
+            go_on.wait()
+            process.kill()
+
+    thread = Thread(target=start)
+    thread.start()
+    try:
+        assert started.get() in children()
+    finally:
+        go_on.set()
+        thread.join()
