@@ -102,7 +102,7 @@ def _open(path: Path) -> int:
     flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         return os.open(path, flags)
-    except FileNotFoundError:
+    except FileNotFoundError:  # so it is made
         pass
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL)

@@ -96,7 +96,7 @@ def is_gone(owner: Owner) -> bool:
         os.kill(owner.pid, 0)
     except (ProcessLookupError, OverflowError):
         return True
-    except PermissionError:
+    except PermissionError:  # it lives, and is another user's
         pass
     started = _started(owner.pid)
     # Unknown where /proc hides the processes of others.

@@ -7,7 +7,7 @@ from autotune.cli.controller import control
 from autotune.cli.mirroring import open_run_store
 from autotune.cli.on_sagemaker import Submission, for_job, run_in_job
 from autotune.cli.option_set import takes
-from autotune.cli.options import duration, output_path
+from autotune.cli.options import duration
 from autotune.cli.run_options import Executors, RunOptions, chosen_executor, requested
 from autotune.cli.sagemaker_options import SagemakerOptions
 from autotune.cli.saving import default_output
@@ -39,8 +39,6 @@ def run(options: RunOptions) -> None:
         live=options.live,
         time_limit_s=duration(options.time_limit, "--time-limit"),
     )
-    output_path(options.output)
-    # Not before what can be refused is: they may open a run elsewhere.
     trackers = open_trackers(options.log_to or [])
     executors = chosen_executor(options)
     request = requested(options, executors)

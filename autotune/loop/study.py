@@ -214,10 +214,17 @@ class StudyRunner:
         judged = self._raced(course.ledger, step, self.observer)
         crew.start(partial(self._launcher.run, step, launch, judged))
 
+    def _uncount(self, seconds: float, course: Course[FittingProposals]) -> None:
+        """Take what was waited for before a trial from the study's time, not from a person's."""
+        self._prepared_s += seconds
+        until_s = course.plan.until_s
+        if seconds and until_s is not None:
+            course.plan = replace(course.plan, until_s=until_s - seconds)
+
     def _take_in(self, ended: Ended, course: Course[FittingProposals]) -> None:
         trial = self._launcher.record(ended, course.next_number)
         if trial.phase is not Phase.SEARCH or self.executor.at_once == 1:
-            self._prepared_s += ended.end.prepared_s
+            self._uncount(ended.end.prepared_s, course)
         self.store.add_trial(trial)
         with self._lock:
             course.ended(ended.step, trial)

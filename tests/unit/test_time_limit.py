@@ -34,6 +34,14 @@ def test_what_isnt_decided_in_time_is_left_for_a_resume(limit_s: float) -> None:
     assert more[: len(trials)] == trials
 
 
+def test_the_limit_counts_what_the_budget_does_not() -> None:
+    """Agents that are waited for take no time of a study, but its job is killed all the same."""
+    end, trials, executor = run(fsdp_wins, time_limit_s=30.0, prepared_s=lambda n: 9.0 * (n < 3))
+    assert executor.now <= 30.0 + 1.0
+    assert sum(trial.seconds for trial in trials) <= executor.now - 27.0
+    assert end.out_of_time
+
+
 def test_a_limit_beyond_the_budget_changes_nothing() -> None:
     plain, trials, _ = run(fsdp_wins, budget_s=12.0, max_trials=None)
     limited, same, _ = run(fsdp_wins, budget_s=12.0, max_trials=None, time_limit_s=12.0)
