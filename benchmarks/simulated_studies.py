@@ -26,7 +26,7 @@ from autotune.model import (
 from autotune.request import Request, Spaces, build_space, build_target
 from autotune.space.space import Space
 from autotune.strategies import build_strategy
-from autotune.strategies.staged import neighbours
+from autotune.strategies.neighbourhood import neighbours
 
 _MOST_CANDIDATES = 3000
 """A larger space isn't gone through completely: the best of it is climbed to."""

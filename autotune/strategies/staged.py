@@ -1,29 +1,26 @@
 """Our own search: large factors first, then the transport, until nothing better is likely.
 
-Each value of a large knob is launched once. From then on a Bayesian linear model of log(score)
-pools what all trials say of each knob, and what is proposed has the largest expected improvement
-over the best: combinations of large knobs first, whose priors are wide, then small ones. Source of
-the criterion: Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box
-Functions (1998).
+Each value of a large or medium knob is launched once. From then on a model of log(score) pools what
+all trials say of each knob, and what is proposed has the largest expected improvement over the
+best: combinations of large knobs first, whose priors are wide, then small ones. Source of the
+criterion: Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functions
+(1998).
 """
 
 import math
 import random
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from autotune.model import Candidate, KnobValue
-from autotune.scoring.improvement import expected_improvement, told_by_one
+from autotune.model import Candidate
+from autotune.scoring.improvement import shown_by_one
 from autotune.scoring.noise import PRIOR_LAUNCH, Pool
-from autotune.space.conditions import same
 from autotune.space.knob import Effect
-from autotune.space.space import Question, Space, default_of
+from autotune.space.space import Space
 from autotune.strategies.base import Comparison, SearchStrategy
-from autotune.strategies.knob_features import LEVEL, features, own
-from autotune.strategies.linear_model import LinearModel
+from autotune.strategies.effects_model import EffectsModel
+from autotune.strategies.knob_features import FeatureTable
+from autotune.strategies.neighbourhood import neighbours, single_changes
 
 WORTH = 0.001
 """Expected gain, relative, below which a further trial isn't worth its time."""
@@ -32,14 +29,12 @@ BASES = 4
 is slow with its defaults may be the fastest with others."""
 DRAWN = 20
 """Candidates drawn at random beside the neighbours, so that no corner is out of reach."""
-MOST_OWN = 300
-"""Candidates with an effect of their own in the model: more would make it slow."""
-REFIT = 1.5
-"""Factor by which the noise has to be off for the model to be fitted anew."""
+MOST_STEPS = 6
+"""From there to ever worthier neighbours: the model knows of candidates that nothing is near to."""
 
 
 class StagedStrategy(SearchStrategy):
-    """Expected improvement by an additive model of the knobs' effects."""
+    """Expected improvement by a model of the knobs' effects, alone and beside large knobs."""
 
     patience = None
     exhausted = f"no other candidate is expected to gain {100 * WORTH:g} %"
@@ -55,34 +50,26 @@ class StagedStrategy(SearchStrategy):
         self.pivotal = frozenset(single_changes(space, Effect.LARGE))
         self._told: dict[Candidate, list[float]] = {}
         """log(score) of each launch; none for what can't work."""
-        self._order: list[tuple[Candidate, float]] = []
-        """All readings, for a fit anew."""
+        self._readings = 0
         self._noise = PRIOR_LAUNCH
-        self._model = LinearModel(PRIOR_LAUNCH)
-        self._centre: float | None = None
-        self._own: set[Candidate] = set()
+        self._table = FeatureTable(space)
+        self._fitted: EffectsModel | None = None
         self._worked: Counter[tuple[str, str]] = Counter()
         self._failed: Counter[tuple[str, str]] = Counter()
         self._neighbours: dict[Candidate, tuple[Candidate, ...]] = {}
-        self._index: dict[Candidate, NDArray[np.intp]] = {}
 
     def ask(self, beside: Collection[Candidate] = ()) -> Candidate | None:
         passed = {*self._told, *beside}
         if untried := next((c for c in self._screening if c not in passed), None):
             return untried
-        if not self._order:
+        if not self._readings:
             return next(iter(self._pool([self._space.baseline()], beside)), None)
-        bases = self._bases()
-        pool = list(self._pool(bases, beside))
-        # All of them before the model is copied, which then knows their features.
-        known = {candidate: self._known(candidate) for candidate in [*pool, *beside]}
-        model = self._model.supposing(known[c] for c in beside) if beside else self._model
-        best = self._predict(bases[0])[0]
-        worths = {c: self._worth(c, model.predict(known[c]), best) for c in pool}
-        if not worths:
-            return None
-        chosen = max(worths, key=lambda candidate: worths[candidate])
-        return chosen if worths[chosen] >= WORTH else None
+        model = self._model
+        bases = self._bases(model)
+        pool = self._pool(bases, beside)
+        if beside:
+            model = model.supposing(list(beside))
+        return self._climb(model, bases[0], pool, {*passed, *pool})
 
     def tell(self, candidate: Candidate, value: float | None) -> None:
         told = self._told.setdefault(candidate, [])
@@ -91,61 +78,70 @@ class StagedStrategy(SearchStrategy):
             self._failed.update(values)
             return
         self._worked.update(values)
-        reading = math.log(value)
-        if self._centre is None:
-            self._centre = reading
-        told.append(reading)
-        self._order.append((candidate, reading))
-        self._learn(candidate, reading - self._centre)
-        if len(told) > 1:
-            self._learn_noise()
+        told.append(math.log(value))
+        self._readings += 1
+        self._fitted = None
 
     def compare(self, one: Candidate, other: Candidate) -> Comparison | None:
-        ahead, deviation = self._model.difference(self._known(one), self._known(other))
-        return Comparison(ahead=ahead, deviation=deviation)
+        return self._model.compare(one, other) if self._readings else None
 
-    def _learn(self, candidate: Candidate, reading: float) -> None:
-        if candidate not in self._own and len(self._own) < MOST_OWN:
-            self._own.add(candidate)
-            self._index.pop(candidate, None)
-        self._model.learn(self._known(candidate), reading)
+    @property
+    def _model(self) -> EffectsModel:
+        if self._fitted is None:
+            pool = Pool(PRIOR_LAUNCH)
+            for told in self._told.values():
+                pool.add(told)
+            self._noise = pool.deviation
+            self._fitted = EffectsModel.of(self._table, self._told, self._noise)
+        return self._fitted
 
-    def _known(self, candidate: Candidate) -> NDArray[np.intp]:
-        if candidate not in self._index:
-            alone = own(candidate) if candidate in self._own else {}
-            effects = features(self._space, candidate)
-            self._index[candidate] = self._model.index(effects, {**LEVEL, **alone})
-        return self._index[candidate]
-
-    def _bases(self) -> list[Candidate]:
+    def _bases(self, model: EffectsModel) -> list[Candidate]:
         """The candidates that are thought best, the best first, and the best of each strategy."""
-        working = [candidate for candidate, told in self._told.items() if told]
-        ranked = sorted(working, key=lambda candidate: -self._predict(candidate)[0])
+        ranked = model.ranked()
         of_strategy = {str(c.get("strategy")): c for c in reversed(ranked)}
         return list(dict.fromkeys([*ranked[:BASES], *of_strategy.values()]))
 
-    def _pool(self, bases: list[Candidate], beside: Collection[Candidate]) -> Iterator[Candidate]:
-        """Untold candidates that are worth a thought, less `beside`."""
-        seen = {*self._told, *beside}
-        for base in bases:
-            if base not in self._neighbours:
-                self._neighbours[base] = tuple(neighbours(self._space, base))
-        rng = random.Random(f"{self._seed}:{len(self._order) + len(beside)}")
-        near = [candidate for base in bases for candidate in self._neighbours[base]]
+    def _climb(
+        self, model: EffectsModel, best: Candidate, pool: list[Candidate], seen: set[Candidate]
+    ) -> Candidate | None:
+        """The worthiest of `pool`, or of what is reached from it; None if nothing is worth it."""
+        chosen, most = self._worthiest(model, best, pool)
+        for _ in range(MOST_STEPS):
+            if chosen is None:
+                break
+            near = [one for one in self._near(chosen) if one not in seen]
+            seen.update(near)
+            higher, worth = self._worthiest(model, best, near)
+            if higher is None or worth <= most:
+                break
+            chosen, most = higher, worth
+        return chosen
+
+    def _worthiest(
+        self, model: EffectsModel, best: Candidate, pool: list[Candidate]
+    ) -> tuple[Candidate | None, float]:
+        """The one whose launch is expected to show most beyond `best`, and what that is."""
+        if not pool:
+            return None, 0.0
+        beyond, deviations = model.predict([best, *pool])
+        beyond = beyond[:, 1:] - beyond[:, :1]
+        shown = model.weights @ shown_by_one(beyond, deviations[:, 1:], self._noise)
+        worths = [self._chance(one) * worth for one, worth in zip(pool, shown, strict=True)]
+        most = max(worths)
+        return (pool[worths.index(most)] if most >= WORTH else None), most
+
+    def _pool(self, bases: Sequence[Candidate], beside: Collection[Candidate]) -> list[Candidate]:
+        """Candidates that are worth a thought: neighbours of `bases`, and some by chance."""
+        near = [candidate for base in bases for candidate in self._near(base)]
+        rng = random.Random(f"{self._seed}:{self._readings + len(beside)}")
         drawn = (self._space.build(lambda q: rng.choice(q.values)) for _ in range(DRAWN))
-        for candidate in [*near, *drawn]:
-            if candidate not in seen:
-                seen.add(candidate)
-                yield candidate
+        passed = {*self._told, *beside}
+        return [one for one in dict.fromkeys([*near, *drawn]) if one not in passed]
 
-    def _predict(self, candidate: Candidate) -> tuple[float, float]:
-        return self._model.predict(self._known(candidate))
-
-    def _worth(self, candidate: Candidate, predicted: tuple[float, float], best: float) -> float:
-        """What a launch of it is expected to show beyond `best`, times the chance that it works."""
-        mean, deviation = predicted
-        shown = told_by_one(deviation, self._noise)
-        return self._chance(candidate) * expected_improvement(mean - best, shown)
+    def _near(self, candidate: Candidate) -> tuple[Candidate, ...]:
+        if candidate not in self._neighbours:
+            self._neighbours[candidate] = tuple(neighbours(self._space, candidate))
+        return self._neighbours[candidate]
 
     def _chance(self, candidate: Candidate) -> float:
         """By its least proven value: a value that has never failed counts as good.
@@ -156,47 +152,6 @@ class StagedStrategy(SearchStrategy):
             ((self._worked[value] + 1) / (self._worked[value] + self._failed[value] + 1)) ** 2
             for value in _values(candidate)
         )
-
-    def _learn_noise(self) -> None:
-        pool = Pool(PRIOR_LAUNCH)
-        for told in self._told.values():
-            pool.add(told)
-        if 1 / REFIT < pool.deviation / self._noise < REFIT or self._centre is None:
-            return
-        self._noise = pool.deviation
-        self._model = LinearModel(self._noise)
-        self._index = {}
-        for candidate, reading in self._order:
-            self._learn(candidate, reading - self._centre)
-
-
-def single_changes(space: Space, effect: Effect) -> tuple[Candidate, ...]:
-    """The baseline with one knob of this effect changed: each of its values once."""
-    base = space.baseline()
-    return tuple(
-        _changed(space, base, question.knob.name, other)
-        for question, value in space.questions(base)
-        if question.knob.effect is effect
-        for other in question.values
-        if not same(other, value)
-    )
-
-
-def neighbours(space: Space, base: Candidate) -> Iterator[Candidate]:
-    """The candidates with one knob changed, and what that makes impossible at its default."""
-    for question, value in space.questions(base):
-        for other in question.values:
-            if not same(other, value):
-                yield _changed(space, base, question.knob.name, other)
-
-
-def _changed(space: Space, base: Candidate, name: str, value: KnobValue) -> Candidate:
-    def choose(question: Question) -> KnobValue:
-        wanted = value if question.knob.name == name else base.get(question.knob.name)
-        known = [v for v in question.values if wanted is not None and same(v, wanted)]
-        return known[0] if known else default_of(question.knob, question.values)
-
-    return space.build(choose)
 
 
 def _values(candidate: Candidate) -> list[tuple[str, str]]:

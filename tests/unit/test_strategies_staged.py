@@ -2,10 +2,14 @@
 
 import math
 import random
+from collections.abc import Callable
+from itertools import combinations, product
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 from autotune.model import Candidate
 from autotune.scoring.improvement import expected_improvement
@@ -13,9 +17,11 @@ from autotune.space.catalogue import load_knobs
 from autotune.space.facts import Facts
 from autotune.space.knob import Effect
 from autotune.space.space import Space
-from autotune.strategies.knob_features import features
-from autotune.strategies.linear_model import LinearModel
-from autotune.strategies.staged import StagedStrategy, neighbours
+from autotune.strategies.effects_model import LIKELY, MOST_KNOWN, EffectsModel
+from autotune.strategies.effects_prior import HYPOTHESES, OWN
+from autotune.strategies.knob_features import FeatureTable, features
+from autotune.strategies.neighbourhood import neighbours
+from autotune.strategies.staged import StagedStrategy
 from tests.fakes import MACHINE
 from tests.unit.test_loop import TARGET
 
@@ -43,7 +49,7 @@ class Landscape:
         return random.Random(f"{self._seed}:{names}")
 
 
-def search(landscape: Landscape, noise: float, seed: int) -> list[Candidate]:
+def search(landscape: Callable[[Candidate], float], noise: float, seed: int) -> list[Candidate]:
     """Every candidate that was launched until the search ended."""
     rng = random.Random(seed)
     strategy = StagedStrategy(SPACE, seed)
@@ -76,7 +82,7 @@ def test_few_launches_find_what_is_nearly_the_best() -> None:
 
 def test_every_value_that_is_not_small_is_tried_alone_first() -> None:
     base = SPACE.baseline()
-    tried = search(lambda _: 5.0, 0.01, 0)  # type: ignore[arg-type]
+    tried = search(lambda _: 5.0, 0.01, 0)
     single = [candidate for candidate in tried if alone(candidate, base)]
     assert tried[: len(single)] == single
     assert {"bucket_cap_mb", "activation_checkpointing", "strategy"} <= {
@@ -91,9 +97,56 @@ def alone(candidate: Candidate, base: Candidate) -> bool:
     return len(changed) == 1 and not {"forward_prefetch"} & set(changed)
 
 
-def test_a_noisy_machine_is_searched_less_since_launches_tell_less() -> None:
-    counts = [len(search(Landscape(3), noise, 0)) for noise in (0.005, 0.1)]
-    assert counts[1] < counts[0]
+@pytest.mark.parametrize("noise", [0.002, 0.1])
+def test_little_is_launched_where_effects_are_lost_in_noise(noise: float) -> None:
+    """The screening alone is 23 launches here; at 0.2 % it has to go on, at 10 % hardly."""
+    launches = fmean(len(search(Dimmed(seed), noise, seed)) for seed in range(4))
+    assert launches > 30 if noise == 0.002 else launches < 30
+
+
+class Dimmed(Landscape):
+    """The same with effects of a tenth."""
+
+    def __call__(self, candidate: Candidate) -> float:
+        return 5.0 + 0.1 * (super().__call__(candidate) - 5.0)
+
+
+class OnlyMedium(Landscape):
+    """Large knobs do nothing, and each value of a medium one has an effect of 6 %."""
+
+    def __call__(self, candidate: Candidate) -> float:
+        base = SPACE.baseline()
+        return 5.0 + sum(
+            self._draw(question.knob.name, value).gauss(0, 0.06)
+            for question, value in SPACE.questions(candidate)
+            if question.knob.effect is Effect.MEDIUM and value != base.get(question.knob.name)
+        )
+
+
+class OnlyTogether(Landscape):
+    """Values of medium knobs gain or lose with another strategy than the default's only."""
+
+    def __call__(self, candidate: Candidate) -> float:
+        base = SPACE.baseline()
+        if candidate["strategy"] == base["strategy"]:
+            return 5.0
+        return 4.98 + sum(
+            self._draw(question.knob.name, value, candidate["strategy"]).gauss(0, 0.06)
+            for question, value in SPACE.questions(candidate)
+            if question.knob.effect is Effect.MEDIUM
+        )
+
+
+@pytest.mark.parametrize("kind", [OnlyMedium, OnlyTogether])
+def test_what_large_knobs_do_alone_hides_nothing_of_the_others(kind: type[Landscape]) -> None:
+    """With one scale for all effects the search ended 1.7 and 3.0 % behind the best."""
+    everything = list(SPACE.candidates())
+    behind = []
+    for seed in range(12):
+        landscape = kind(seed)
+        tried = [SPACE.baseline(), *search(landscape, 0.03, seed)]
+        behind.append(max(map(landscape, everything)) - max(map(landscape, tried)))
+    assert fmean(behind) < 0.01
 
 
 def test_what_always_fails_is_left_alone() -> None:
@@ -107,33 +160,97 @@ def test_what_always_fails_is_left_alone() -> None:
     assert 0 < failed <= 8
 
 
+def drawn_candidates(count: int, seed: int) -> list[Candidate]:
+    rng = random.Random(seed)
+    found = [SPACE.build(lambda q: rng.choice(q.values)) for _ in range(2 * count)]
+    return list(dict.fromkeys([SPACE.baseline(), *found]))[:count]
+
+
 def test_the_model_is_the_regression_that_it_says() -> None:
-    """Against the normal equations of ridge regression with a weight for each prior."""
-    rng = random.Random(1)
-    names = [f"f{i}" for i in range(100)]
-    prior = {name: 0.05 + 0.3 * rng.random() for name in names}
-    model = LinearModel(0.1)
-    rows, readings = [], []
-    for _ in range(60):
-        chosen = rng.sample(names, 5)
-        readings.append(rng.gauss(0, 1))
-        rows.append([float(name in chosen) for name in names])
-        model.learn(model.index({name: prior[name] for name in chosen}), readings[-1])
-    x = np.array(rows)
-    precision = x.T @ x / 0.1**2 + np.diag([1 / prior[name] ** 2 for name in names])
-    covariance = np.linalg.inv(precision)
-    weights = covariance @ x.T @ np.array(readings) / 0.1**2
-    for _ in range(10):
-        chosen = rng.sample(names, 4)
-        row = np.array([float(name in chosen) for name in names])
-        mean, deviation = model.predict(model.index({name: prior[name] for name in chosen}))
-        assert mean == pytest.approx(row @ weights)
-        assert deviation == pytest.approx(math.sqrt(row @ covariance @ row))
+    """Against ridge regression in the space of effects, averaged over all hypotheses."""
+    candidates = drawn_candidates(40, 1)
+    read, unread = candidates[:30], candidates[20:]
+    rng = random.Random(2)
+    readings = {one: [rng.gauss(5, 0.2) for _ in range(rng.choice([1, 2]))] for one in read}
+    model = EffectsModel.of(FeatureTable(SPACE), readings, 0.1)
+    level = fmean(map(fmean, readings.values()))
+    logs, means, variances = [], [], []
+    for hypothesis in HYPOTHESES:
+        rows = np.array(effects(candidates, hypothesis))
+        known = rows[:30]
+        target = np.array([fmean(readings[one]) - level for one in read])
+        noise = np.array([0.1**2 / len(readings[one]) for one in read])
+        covariance = known @ known.T + np.diag(noise)
+        logs.append(multivariate_normal(cov=covariance).logpdf(target))
+        weights = np.linalg.inv(np.eye(rows.shape[1]) + known.T @ (known / noise[:, None]))
+        means.append(level + rows[20:] @ weights @ known.T @ (target / noise))
+        variances.append(np.diag(rows[20:] @ weights @ rows[20:].T))
+    likely = np.exp(np.array(logs) - max(logs))
+    likely /= likely.sum()
+    kept = likely >= LIKELY
+    assert model.weights == pytest.approx(likely[kept] / likely[kept].sum())
+    mean, deviation = model.predict(unread)
+    assert mean == pytest.approx(np.array(means)[kept])
+    assert deviation**2 == pytest.approx(np.array(variances)[kept])
+
+
+def effects(candidates: list[Candidate], hypothesis: Any) -> list[list[float]]:
+    """Features scaled by their priors, pairs written out: what the covariance only implies."""
+    table = FeatureTable(SPACE)
+    rows = table.rows(table.index(candidates))
+    scales = dict(zip((Effect.LARGE, Effect.MEDIUM, Effect.SMALL), hypothesis, strict=False))
+    found = []
+    for place in range(len(candidates)):
+        large = rows[Effect.LARGE][place]
+        each = [(scale, x) for effect, scale in scales.items() for x in rows[effect][place]]
+        pairs = [(scales[Effect.LARGE], x * y) for x, y in combinations(large, 2)]
+        for effect in (Effect.MEDIUM, Effect.SMALL):
+            pairs += [(scales[effect], x * y) for x, y in product(large, rows[effect][place])]
+        own = [OWN * (other == place) for other in range(len(candidates))]
+        alone = [scale * x for scale, x in each]
+        found.append([1.0, *own, *alone, *(hypothesis[3] * scale * x for scale, x in pairs)])
+    return found
+
+
+def test_what_is_supposed_changes_how_sure_the_model_is_and_nothing_else() -> None:
+    candidates = drawn_candidates(12, 3)
+    readings = {one: [5 + 0.05 * place] for place, one in enumerate(candidates[:8])}
+    model = EffectsModel.of(FeatureTable(SPACE), readings, 0.05)
+    supposed = model.supposing([candidates[0], candidates[9]])
+    for (mean, deviation), (before, wider) in zip(
+        zip(*supposed.predict(candidates), strict=True),
+        zip(*model.predict(candidates), strict=True),
+        strict=True,
+    ):
+        assert mean == pytest.approx(before)
+        assert (deviation < wider + 1e-12).all()
+        assert deviation[0] < 0.9 * wider[0]
+        assert deviation[9] < 0.9 * wider[9]
+
+
+def test_a_comparison_knows_what_two_candidates_share() -> None:
+    candidates = drawn_candidates(12, 4)
+    readings = {one: [5 + 0.05 * place] for place, one in enumerate(candidates[:8])}
+    model = EffectsModel.of(FeatureTable(SPACE), readings, 0.05)
+    found = model.compare(candidates[1], candidates[2])
+    mean, _ = model.predict(candidates[1:3])
+    assert found.ahead == pytest.approx(float(model.weights @ (mean[:, 0] - mean[:, 1])))
+    assert model.compare(candidates[1], candidates[1]).deviation == pytest.approx(0, abs=1e-6)
+    other_way = model.compare(candidates[2], candidates[1])
+    assert (other_way.ahead, other_way.deviation) == pytest.approx((-found.ahead, found.deviation))
+    # One that was never read is compared as well.
+    assert model.compare(candidates[1], candidates[10]).deviation > found.deviation
+
+
+def test_the_model_stays_small_however_many_candidates_there_are() -> None:
+    candidates = drawn_candidates(MOST_KNOWN + 30, 5)
+    readings = {one: [5 - 0.001 * place] for place, one in enumerate(candidates)}
+    model = EffectsModel.of(FeatureTable(SPACE), readings, 0.05)
+    assert list(model.candidates) == candidates[:MOST_KNOWN]
 
 
 def test_neighbouring_values_share_what_lies_between_them() -> None:
-    made = {steps: pinned(steps) for steps in (1, 2, 8)}
-    sets = {steps: set(features(SPACE, candidate)) for steps, candidate in made.items()}
+    sets = {steps: {key for _, key, _ in features(SPACE, pinned(steps))} for steps in (1, 2, 8)}
     assert sets[1] < sets[2] < sets[8]
 
 
