@@ -53,4 +53,4 @@ class _Watched(Mapping[str, KnobValue]):
 
 def _seen(names: _Names, values: Mapping[str, KnobValue]) -> _Seen:
     # True and 1 are different values here.
-    return tuple((type(values.get(name)), values.get(name)) for name in names)
+    return tuple([(type(value), value) for value in map(values.get, names)])

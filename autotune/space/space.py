@@ -29,6 +29,9 @@ class Question:
         return f"{self.knob.name}[{','.join(map(str, self.values))}]"
 
 
+_MOST_REMEMBERED = 5000
+"""Candidates whose questions are kept, some 10 MB."""
+
 Choose = Callable[[Question], KnobValue]
 
 
@@ -60,33 +63,46 @@ class Space:
             pins=self.pinned, held=held(knobs, self.pinned, facts), allow_lossy=allow_lossy
         )
         self._options = {knob.name: Memo(self._worked_out(knob)) for knob in self.knobs}
+        self._is_searched = {knob.name: self.is_searched(knob) for knob in self.knobs}
+        self._answers: dict[Candidate, Sequence[tuple[Question, KnobValue]]] = {}
+        """Of candidates built last: walking the knobs again is what a search would wait for."""
         check(self)
 
     def _worked_out(self, knob: Knob) -> Callable[[Mapping[str, KnobValue]], tuple[KnobValue, ...]]:
         return lambda values: options(knob, values, self.facts, self.terms)
 
     def build(self, choose: Choose) -> Candidate:
-        """The candidate whose free knobs have the values that `choose` returns."""
+        """The candidate whose free knobs have the values that `choose` picks from theirs."""
         values: dict[str, KnobValue] = {}
+        answers: list[tuple[Question, KnobValue]] = []
         for knob in self.knobs:
             possible = self._options[knob.name](values)
             if not possible:
                 continue
-            is_free = len(possible) > 1 and self.is_searched(knob)
-            question = Question(knob=knob, values=possible)
-            values[knob.name] = choose(question) if is_free else default_of(knob, possible)
-        return Candidate(values)
+            if len(possible) > 1 and self._is_searched[knob.name]:
+                question = Question(knob=knob, values=possible)
+                value = choose(question)
+                answers.append((question, value))
+            else:
+                value = default_of(knob, possible)
+            values[knob.name] = value
+        candidate = Candidate(values)
+        if len(self._answers) == _MOST_REMEMBERED:
+            self._answers.clear()
+        self._answers[candidate] = answers
+        return candidate
 
     def baseline(self) -> Candidate:
         """The framework's own defaults, with the pinned values."""
         return self.build(lambda question: default_of(question.knob, question.values))
 
-    def questions(self, candidate: Candidate) -> list[tuple[Question, KnobValue]]:
+    def questions(self, candidate: Candidate) -> Sequence[tuple[Question, KnobValue]]:
         """The questions that lead to `candidate`, each with its answer.
 
         Raises FieldError if no answers lead there, so that it belongs to another space.
         """
-        answers: list[tuple[Question, KnobValue]] = []
+        if candidate in self._answers:
+            return self._answers[candidate]
 
         def choose(question: Question) -> KnobValue:
             value = candidate.get(question.knob.name)
@@ -94,12 +110,12 @@ class Space:
                 raise FieldError(
                     question.knob.name, value, "is not in this space", alternatives=question.values
                 )
-            answers.append((question, value))
             return value
 
-        if self.build(choose) != candidate:
+        built = self.build(choose)
+        if built != candidate:
             raise FieldError("candidate", dict(candidate), "is not in this space")
-        return answers
+        return self._answers[built]
 
     def candidates(self) -> Iterator[Candidate]:
         """All candidates, made as they are asked for, the baseline's values first in each knob."""

@@ -39,23 +39,21 @@ HYPOTHESES: Matrix = np.array(list(product(*DEVIATIONS.values(), TOGETHER)))
 def covariance(one: Rows, other: Rows, hypotheses: Matrix) -> Matrix:
     """Of effects without a candidate's own: (hypotheses, candidates of one, of other)."""
     plain = [one[effect] @ other[effect].T for effect in DEVIATIONS]
-    squared = one[Effect.LARGE] ** 2 @ (other[Effect.LARGE] ** 2).T
-    return _sum(plain, squared, hypotheses[:, :, None, None])
+    return _sum(plain, one[Effect.LARGE] ** 2 @ (other[Effect.LARGE] ** 2).T, hypotheses)
 
 
 def variance(rows: Rows, hypotheses: Matrix) -> Matrix:
     """The same of each candidate with itself: (hypotheses, candidates)."""
     plain = [(rows[effect] ** 2).sum(axis=1) for effect in DEVIATIONS]
-    return _sum(plain, (rows[Effect.LARGE] ** 4).sum(axis=1), hypotheses[:, :, None])
+    return _sum(plain, (rows[Effect.LARGE] ** 4).sum(axis=1), hypotheses)
 
 
 def _sum(plain: list[Matrix], squared: Matrix, hypotheses: Matrix) -> Matrix:
     large, medium, small = plain
-    of_large, of_medium, of_small, together = np.square(np.moveaxis(hypotheses, 1, 0))
     # Products of sums are sums over pairs; among large features each pair is in the square twice,
     # and each feature with itself, which is no pair.
-    beside_large = (
-        of_large * (large**2 - squared) / 2 + of_medium * large * medium + of_small * large * small
-    )
-    alone = of_large * large + of_medium * medium + of_small * small
-    return LEVEL**2 + alone + together * beside_large  # type: ignore[no-any-return]
+    pairs = [(large**2 - squared) / 2, large * medium, large * small]
+    alone, together = hypotheses[:, :3] ** 2, hypotheses[:, 3:] ** 2
+    factors = np.hstack([np.full_like(together, LEVEL**2), alone, together * alone])
+    terms = np.stack([np.ones_like(large), large, medium, small, *pairs])
+    return np.tensordot(factors, terms, axes=1)

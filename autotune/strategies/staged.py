@@ -149,8 +149,12 @@ class StagedStrategy(SearchStrategy):
         Squared, for a launch that fails often costs a time limit on top of telling nothing.
         """
         return min(
-            ((self._worked[value] + 1) / (self._worked[value] + self._failed[value] + 1)) ** 2
-            for value in _values(candidate)
+            (
+                ((self._worked[value] + 1) / (self._worked[value] + failed + 1)) ** 2
+                for value, failed in self._failed.items()
+                if str(candidate.get(value[0])) == value[1]
+            ),
+            default=1.0,
         )
 
 
