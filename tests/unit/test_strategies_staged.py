@@ -17,7 +17,8 @@ from autotune.space.catalogue import load_knobs
 from autotune.space.facts import Facts
 from autotune.space.knob import Effect
 from autotune.space.space import Space
-from autotune.strategies.effects_model import LIKELY, MOST_KNOWN, EffectsModel
+from autotune.strategies import effects_model
+from autotune.strategies.effects_model import LIKELY, EffectsModel
 from autotune.strategies.effects_prior import HYPOTHESES, OWN
 from autotune.strategies.knob_features import FeatureTable, features
 from autotune.strategies.neighbourhood import neighbours
@@ -242,11 +243,14 @@ def test_a_comparison_knows_what_two_candidates_share() -> None:
     assert model.compare(candidates[1], candidates[10]).deviation > found.deviation
 
 
-def test_the_model_stays_small_however_many_candidates_there_are() -> None:
-    candidates = drawn_candidates(MOST_KNOWN + 30, 5)
+def test_the_model_stays_small_however_many_candidates_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(effects_model, "MOST_KNOWN", 10)
+    candidates = drawn_candidates(15, 5)
     readings = {one: [5 - 0.001 * place] for place, one in enumerate(candidates)}
     model = EffectsModel.of(FeatureTable(SPACE), readings, 0.05)
-    assert list(model.candidates) == candidates[:MOST_KNOWN]
+    assert list(model.candidates) == candidates[:10]
 
 
 def test_neighbouring_values_share_what_lies_between_them() -> None:
