@@ -22,7 +22,7 @@ from autotune.strategies.effects_model import EffectsModel
 from autotune.strategies.knob_features import FeatureTable
 from autotune.strategies.neighbourhood import neighbours, single_changes
 
-WORTH = 0.001
+WORTH = 0.0003
 """Expected gain, relative, below which a further trial isn't worth its time."""
 BASES = 4
 """Best candidates whose neighbours are looked at, beside the best of each strategy: a strategy that

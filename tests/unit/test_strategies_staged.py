@@ -100,9 +100,9 @@ def alone(candidate: Candidate, base: Candidate) -> bool:
 
 @pytest.mark.parametrize("noise", [0.002, 0.1])
 def test_little_is_launched_where_effects_are_lost_in_noise(noise: float) -> None:
-    """The screening alone is 23 launches here; at 0.2 % it has to go on, at 10 % hardly."""
+    """The screening alone is some 20 launches; after it there is more to know at 0.2 %."""
     launches = fmean(len(search(Dimmed(seed), noise, seed)) for seed in range(4))
-    assert launches > 30 if noise == 0.002 else launches < 30
+    assert launches > 50 if noise == 0.002 else launches < 45
 
 
 class Dimmed(Landscape):
