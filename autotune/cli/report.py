@@ -161,7 +161,7 @@ def print_trials(title: str, trials: Sequence[Trial]) -> None:
     print_table(
         title,
         ["trial", "for", "strategy", "differs from the baseline in", "samples/s", "stability",
-         "took", "outcome"],
+         "score", "took", "outcome"],
         [_row(trial, baseline) for trial in trials],
     )  # fmt: skip
 
@@ -188,6 +188,7 @@ def _row(trial: Trial, baseline: Candidate | None) -> list[str]:
         settings_text(different) if different else "-",
         f"{found.samples_per_second:,.1f}" if found else "-",
         _stability(found) if found else "-",
+        f"{found.value:,.1f}" if found else "-",
         duration_text(trial.seconds),
         outcome,
     ]
