@@ -261,6 +261,13 @@ def test_a_table_that_was_changed_or_is_gone_is_refused(tmp_path: Path) -> None:
         source.landscape()
 
 
+def test_an_empty_file_is_named_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.touch()
+    with pytest.raises(UserError, match=r"mine\.yaml: is empty$"):
+        LandscapeSource.of(str(path))
+
+
 def test_a_name_that_is_neither_shipped_nor_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--landscape: 'aditive'.*did you mean 'additive'"):
         LandscapeSource.of("aditive")

@@ -38,7 +38,10 @@ class LandscapeSource:
                 "is no landscape that comes with autotune, and no file",
                 alternatives=shipped_names(),
             )
-        return cls(name=str(path.absolute()), text=read_text(path))
+        text = read_text(path)
+        if not text:
+            raise UserError(f"{path}: is empty")
+        return cls(name=str(path.absolute()), text=text)
 
     @property
     def label(self) -> str:
