@@ -169,6 +169,13 @@ MISTAKES = [
 ]  # fmt: skip
 
 
+def test_a_table_on_top_of_a_base_is_one_mistake() -> None:
+    with pytest.raises(UserError) as caught:
+        scenario("base: two-ranks\ntable: x.csv")
+    expected = "mine.yaml:2: table: 'x.csv' can't be changed on top of a base"
+    assert str(caught.value) == expected
+
+
 @pytest.mark.parametrize(("text", "words"), MISTAKES)
 def test_a_mistake_is_named_with_its_place(text: str, words: Sequence[str]) -> None:
     with pytest.raises(UserError) as caught:

@@ -99,7 +99,7 @@ def _merged(data: Mapping[str, Any], mistakes: list[FieldError]) -> Mapping[str,
         mistakes.append(FieldError("base", data["base"], rule, alternatives=shipped_names()))
         return own
     if "table" in own:
-        mistakes.append(FieldError("table", own["table"], "can't be changed on top of a base"))
+        mistakes.append(FieldError("table", own.pop("table"), "can't be changed on top of a base"))
     return {**read_source(SHIPPED / f"{name}.yaml").data, **own}
 
 
