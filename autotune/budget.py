@@ -8,7 +8,7 @@ from autotune.errors import FieldError, UserError
 from autotune.loop.launcher import measurement_plan
 from autotune.loop.plan import LEAST_LAUNCHES
 from autotune.machines import Place
-from autotune.model import DeviceKind
+from autotune.model import SIMULATED, DeviceKind
 from autotune.scoring.design import MIN_ROUNDS
 
 FIELD = "--budget"
@@ -41,11 +41,12 @@ class Budget:
             return self.seconds
         price = place.instance.price if place.instance else None
         if price is None:
+            simulated = place.machine.instance.startswith(SIMULATED)
+            add = ", or add the instance with its price to a file for --instances"
             raise UserError(
                 f"{FIELD}: the catalogue has no price for {place.machine.instance}, so "
                 f"{self.usd:g} USD can't be turned into time",
-                hint="give the time, such as --budget 30m, or add the instance with its price to "
-                "a file for --instances",
+                hint=f"give the time, such as --budget 30m{'' if simulated else add}",
             )
         return 3600.0 * self.usd / (price.usd_per_hour * nodes)
 
@@ -82,14 +83,17 @@ def least_s(device: DeviceKind, window_s: float | None = None) -> float:
     return LEAST_LAUNCHES * (plan.windows * plan.window_s + _START_S[device])
 
 
-def check_budget(budget_s: float, device: DeviceKind, window_s: float | None = None) -> None:
-    """Raises FieldError for a time in which nothing could be confirmed."""
+def check_budget(
+    budget_s: float, device: DeviceKind, window_s: float | None = None, usd: float | None = None
+) -> None:
+    """Raises FieldError for a time in which nothing could be confirmed; `usd` is what it costs."""
     if budget_s < least_s(device, window_s):
         least = math.ceil(least_s(device, window_s))
+        short = "is too short" if usd is None else f"is {budget_s:.3g} s here, which is too short"
         raise FieldError(
             FIELD,
-            f"{budget_s:g}s",
-            f"is too short: the baseline, one candidate and its confirmation in {MIN_ROUNDS} "
+            f"{budget_s:g}s" if usd is None else f"{usd:g}usd",
+            f"{short}: the baseline, one candidate and its confirmation in {MIN_ROUNDS} "
             f"rounds take about {least} s here",
             hint=f"use --budget {least}s at the very least, some minutes to try more than one",
         )

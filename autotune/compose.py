@@ -67,7 +67,7 @@ def build_spec(request: Request, target: Target, space: Space, place: Place) -> 
     if budget_s is None and request.max_trials is None:
         budget_s = DEFAULT_BUDGET_S
     if budget_s is not None:
-        check_budget(budget_s, space.facts.device, request.window_s)
+        check_budget(budget_s, space.facts.device, request.window_s, request.budget.usd)
     return StudySpec(
         target=target,
         budget_s=budget_s,

@@ -24,6 +24,7 @@ _SQLITE_HINTS = {
     sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup, or name another one",
     sqlite3.SQLITE_NOTADB: "the file is damaged; restore it from a backup, or name another one",
     sqlite3.SQLITE_FULL: "free some space on the file's disk; what was stored before is kept",
+    sqlite3.SQLITE_IOERR: "see that the file's disk works and isn't full",
     sqlite3.SQLITE_READONLY: "make the file and its folder writable",
     sqlite3.SQLITE_CANTOPEN: "make the file and its folder writable",
 }

@@ -7,6 +7,7 @@ from autotune.errors import UnreadableError
 from autotune.exporters.document import settings_document, target_document
 from autotune.model import Job, Study, StudyStatus, Trial, encode
 from autotune.run_lease import is_stale
+from autotune.scoring.score import score
 from autotune.storage.lease import Lease
 
 SUBMITTED = "submitted"
@@ -81,6 +82,22 @@ def trial_document(trial: Trial, study: Study) -> dict[str, Any]:
     for name in ("run_id", "environment", "started_at"):
         del data[name]
     return data | {
+        "score": _score_document(trial),
         "started": encode(trial.started_at),
         "settings": settings_document(trial.settings, trial.environment, study.spec.target.ranks),
+    }
+
+
+def _score_document(trial: Trial) -> dict[str, Any] | None:
+    """What the search ranks it by, with every component; None if it doesn't count."""
+    if trial.scored is None:
+        return None
+    found = score(trial.scored)
+    return {
+        "value": found.value,
+        "samples_per_second": found.samples_per_second,
+        "stability": found.stability,
+        "tail": found.tail,
+        "allocation": found.allocation,
+        "disturbed_windows": list(found.outliers),
     }

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from autotune.cli.option_set import quotable
 from autotune.cli.options import ExecutorName
 from autotune.compose import Launching
 from autotune.errors import FieldError
@@ -88,11 +89,12 @@ def chosen_cluster(
         given = {"--nodes": nodes, "--address": address, "--parallel-trials": parallel}
         for name, value in given.items():
             if value is not None:
-                raise FieldError(name, value, "needs --executor ray")
+                also = " or sagemaker" if name == "--nodes" else ""
+                raise FieldError(name, value, f"needs --executor ray{also}")
         return None
     for name, other in others.items():
         if other:
-            raise FieldError(name, str(other), "doesn't go with --executor ray")
+            raise FieldError(name, quotable(other), "doesn't go with --executor ray")
     return ClusterOptions(
         nodes=nodes or 1, address=address, parallel_trials=_parallel_trials(parallel)
     )

@@ -7,6 +7,8 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from typer.models import ArgumentInfo, OptionInfo
 
+from autotune.errors import ABSENT
+
 
 @dataclass(frozen=True, kw_only=True)
 class OptionSet:
@@ -47,6 +49,11 @@ def takes(
         return command
 
     return decorate
+
+
+def quotable(value: object) -> object:
+    """What an error quotes of an option's value: nothing of a flag, which has none."""
+    return ABSENT if value is True else str(value)
 
 
 def _typed(name: str, hint: Any) -> str:

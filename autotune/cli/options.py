@@ -144,8 +144,9 @@ TrialsOption = Annotated[
     typer.Option(
         "--trials",
         min=1,
-        help="Candidates to try in the search; the baseline and the confirmation of the "
-        "finalists come on top.",
+        help="Candidates to try in the search. The baseline, further launches of close candidates "
+        "and the confirmation come on top, on a noisy machine 200 launches and more: give a "
+        "--budget as well to limit the time.",
     ),
 ]
 SeedOption = Annotated[

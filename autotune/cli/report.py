@@ -1,5 +1,6 @@
 """The answer of a run, as a table or as JSON on stdout."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
@@ -29,6 +30,7 @@ from autotune.model import (
     Trial,
     encode,
 )
+from autotune.scoring.drift import Drift
 from autotune.scoring.noise import Noise
 from autotune.scoring.score import Score, score
 
@@ -58,7 +60,7 @@ def print_answer(
         _print_evidence(end.evidence, chosen, trials, name)
         if shares := communication_text(trials, chosen, name):
             console.print(f"  waits      {shares}", markup=False)
-    _print_course(end)
+    _print_course(end, trials)
     _print_notes(end)
     print_left_behind(trials)
     if saved.path is not None:
@@ -106,7 +108,7 @@ def _print_evidence(
         console.print(f"  shared     the machine, with {other}: figures disturbed", markup=False)
 
 
-def _print_course(end: StudyEnd) -> None:
+def _print_course(end: StudyEnd, trials: Sequence[Trial]) -> None:
     """Why the search ended, and how quiet the machine was."""
     console = out()
     if end.search_ended:
@@ -114,8 +116,17 @@ def _print_course(end: StudyEnd) -> None:
     if end.noise is not None:
         console.print(f"  noise      {noise_text(end.noise)}", markup=False)
     if end.drift.per_second:
-        percent = end.drift.percent_per_hour
-        console.print(f"  drift      {percent:+.1f} % an hour, corrected for", markup=False)
+        text = drift_text(end.drift, sum(trial.seconds for trial in trials))
+        console.print(f"  drift      {text}", markup=False)
+
+
+def drift_text(drift: Drift, took_s: float) -> str:
+    """What it came to in a study that took so long: an hour's is more than a short one has seen."""
+    percent = 100 * math.expm1(took_s * drift.per_second)
+    return (
+        f"{percent:+.1f} % over the {duration_text(took_s)} of all trials "
+        f"({drift.percent_per_hour:+.1f} % an hour), corrected for"
+    )
 
 
 def communication_text(trials: Sequence[Trial], chosen: Candidate, name: str = "winner") -> str:
@@ -161,7 +172,7 @@ def print_trials(title: str, trials: Sequence[Trial]) -> None:
     print_table(
         title,
         ["trial", "for", "strategy", "differs from the baseline in", "samples/s", "stability",
-         "took", "outcome"],
+         "score", "took", "outcome"],
         [_row(trial, baseline) for trial in trials],
     )  # fmt: skip
 
@@ -188,6 +199,7 @@ def _row(trial: Trial, baseline: Candidate | None) -> list[str]:
         settings_text(different) if different else "-",
         f"{found.samples_per_second:,.1f}" if found else "-",
         _stability(found) if found else "-",
+        f"{found.value:,.1f}" if found else "-",
         duration_text(trial.seconds),
         outcome,
     ]

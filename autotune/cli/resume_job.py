@@ -6,6 +6,7 @@ from dataclasses import replace
 import typer
 
 from autotune.cli.following import Following, follow_job
+from autotune.cli.option_set import quotable
 from autotune.cli.render import duration_text, visible
 from autotune.errors import FieldError
 from autotune.model import Job, StudyStatus
@@ -51,7 +52,7 @@ def resume_job(
     """
     for name, given in others.items():
         if given:
-            raise FieldError(name, str(given), "doesn't go with a run in a SageMaker job")
+            raise FieldError(name, quotable(given), "doesn't go with a run in a SageMaker job")
     check_installed()
     from autotune.sagemaker.account import Account  # noqa: PLC0415 - boto3 is an extra
     from autotune.sagemaker.jobs import find  # noqa: PLC0415

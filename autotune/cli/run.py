@@ -26,6 +26,11 @@ from autotune.tracking.base import Tracker
 from autotune.tracking.destination import open_trackers
 from autotune.user_script import script_notices
 
+UNLIMITED = (
+    "there is no --budget: after the search's trials, launches that tell close candidates apart "
+    "and confirm go on as long as the noise asks for"
+)
+
 
 @takes(RunOptions)
 def run(options: RunOptions) -> None:
@@ -109,6 +114,8 @@ def _study(
         notices += script_notices(request.own_workload)
         if cost := request.budget.describe(where.place, target.nodes):
             notices.append(cost)
+        if spec.budget_s is None:
+            notices.append(UNLIMITED)
         control(
             study, where.place, store,
             storage=options.storage, mirror=options.mirror, format_=options.format_,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from autotune.budget import Budget, seconds
+from autotune.cli.option_set import quotable
 from autotune.cli.options import ExecutorName
 from autotune.errors import FieldError
 from autotune.sagemaker.wishes import Wishes
@@ -94,11 +95,11 @@ def chosen_sagemaker(
     if executor is not ExecutorName.SAGEMAKER:
         for name, value in own.items():
             if value:
-                raise FieldError(name, value, "needs --executor sagemaker")
+                raise FieldError(name, quotable(value), "needs --executor sagemaker")
         return None
     for name, given in others.items():
         if given:
-            raise FieldError(name, str(given), "doesn't go with --executor sagemaker")
+            raise FieldError(name, quotable(given), "doesn't go with --executor sagemaker")
     wishes = wishes_of(
         role=_text(own["--role"]),
         image=_text(own["--image"]),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 
+from autotune.cli.option_set import quotable
 from autotune.cli.options import ExecutorName
 from autotune.errors import FieldError, UserError
 from autotune.executors.landscapes import LandscapeSource, Recorded, layout_of, shipped_names
@@ -11,6 +12,11 @@ from autotune.executors.landscapes.scenario import Job
 from autotune.request import Request
 from autotune.space.space import Space
 
+_INSTANCE_HINTS = {
+    ExecutorName.LOCAL: "this machine is --instance local",
+    ExecutorName.RAY: "whatever the cluster's nodes are is --instance local",
+    ExecutorName.SAGEMAKER: "name the machine type of the job; autotune instances lists them",
+}
 _MOST_LOOKED_AT = 20_000
 """Candidates of a space that are looked up in a table before a study begins."""
 
@@ -26,11 +32,11 @@ def chosen_landscape(
         if landscape is not None:
             raise FieldError("--landscape", landscape, "needs --executor simulated")
         if not others["--instance"]:
-            raise UserError("--instance has to be given", hint="this machine is --instance local")
+            raise UserError("--instance has to be given", hint=_INSTANCE_HINTS[executor])
         return None
     for name, value in others.items():
         if value not in (None, False):
-            raise FieldError(name, str(value), "doesn't go with --executor simulated")
+            raise FieldError(name, quotable(value), "doesn't go with --executor simulated")
     if landscape is None:
         raise UserError(
             "--landscape has to be given with --executor simulated",

@@ -117,6 +117,7 @@ def verify(
         place = _place(best, file, where)
         around = os.environ if cluster is None else carried_environment(os.environ)
         facts, baseline = _baseline(best, place, own, around)
+        check_differs(best, baseline, file)
         for notice in [*where.notices, *changes(best, place.machine, place.links, {})]:
             typer.echo(f"notice: {notice}", err=True)
         found = Verifier(
@@ -144,10 +145,23 @@ def _cluster(
 
 def _check_improves(best: BestConfiguration, file: Path) -> None:
     if best.conclusion is Conclusion.KEEP_DEFAULTS:
-        raise UserError(
-            f"{file}: says to keep the defaults, so there is nothing to compare them with",
-            hint="look for something better with: autotune run",
-        )
+        raise _nothing_to_compare(f"{file}: says to keep the defaults")
+
+
+def check_differs(best: BestConfiguration, baseline: Arm, file: Path) -> None:
+    """Raises UserError for the baseline's own settings.
+
+    A study that was cut off early may have saved them, as all that it knew.
+    """
+    if (best.settings, dict(best.environment)) == (baseline.settings, dict(baseline.environment)):
+        raise _nothing_to_compare(f"{file}: has the baseline's own settings")
+
+
+def _nothing_to_compare(what: str) -> UserError:
+    return UserError(
+        f"{what}, so there is nothing to compare them with",
+        hint="look for something better with: autotune run",
+    )
 
 
 def _own_workload(best: BestConfiguration, file: Path, *, trusted: bool) -> UserWorkload | None:

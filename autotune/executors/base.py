@@ -34,6 +34,8 @@ class Launch:
     time_limit_s: float
     first_step_limit_s: float = 300.0
     """From when the ranks have met to the end of the first step: building, and compiling if so."""
+    wait_limit_s: float | None = None
+    """For a machine in the place of a lost one; None is as long as the executor sees fit."""
     fresh: bool = True
     """Its processes run no other trial, neither before nor after."""
 

@@ -83,7 +83,9 @@ def _said(end: RankEnd, failed: Failed) -> Why:
         outcome = found.outcome
     # What is to be done about another outcome would mislead.
     action = found.action if found is not None and found.outcome is outcome else ""
-    return Why(outcome, cut(f"rank {end.rank}: {text}", action), end.rank)
+    # All ranks say the same of losses, which name the rank that they are of.
+    speaker = "" if failed.kind is FailureKind.NON_FINITE else f"rank {end.rank}: "
+    return Why(outcome, cut(f"{speaker}{text}", action), end.rank)
 
 
 def _before_traceback(log: str) -> str:

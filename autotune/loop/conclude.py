@@ -13,6 +13,7 @@ from autotune.loop.plan import (
     MARGIN,
     Plan,
     diverges,
+    is_indistinct,
     is_too_noisy,
 )
 from autotune.loop.rounds import Rounds, complete_rounds, rates
@@ -75,6 +76,8 @@ def decide(plan: Plan, ledger: Ledger, device: DeviceKind, exhausted: str = "") 
     decision = _from_rounds(plan, rounds, plan.spent(ledger), device)
     if decision.conclusion is Conclusion.KEEP_DEFAULTS and ledger.refuted:
         decision = _best_of([decision, _refuted(plan, ledger, device)])
+    if decision.conclusion is Conclusion.KEEP_DEFAULTS and is_indistinct(ledger):
+        decision = replace(decision, reason=f"{decision.reason}; {_noise(ledger)}")
     if len(rounds[plan.baseline]) < MIN_ROUNDS and decision.conclusion is Conclusion.IMPROVED:
         few = f"with {len(rounds[plan.baseline])} of the {MIN_ROUNDS} rounds that confirm"
         return replace(
@@ -200,12 +203,15 @@ def _untried(plan: Plan, ledger: Ledger) -> Decision:
 
 
 def _too_noisy(ledger: Ledger) -> str:
-    launches = len(ledger.baselines)
+    return f"{len(ledger.baselines)} {_noise(ledger, of=' of the baseline')}"
+
+
+def _noise(ledger: Ledger, of: str = "") -> str:
     least = math.expm1(shown_at_least(ledger.noise.launch, MAX_ROUNDS))
     return (
-        f"{launches} launches of the baseline differ so much ({100 * ledger.noise.launch:.0f} % "
-        f"from launch to launch) that no gain below {100 * least:.0f} % could be shown; end what "
-        "else runs on this machine, look for throttling, and run it again"
+        f"launches{of} differ so much ({100 * ledger.noise.launch:.0f} % from launch to launch) "
+        f"that no gain below {100 * least:.0f} % could be shown; end what else runs on this "
+        "machine, look for throttling, and run it again"
     )
 
 

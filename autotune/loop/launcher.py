@@ -43,8 +43,18 @@ class Launcher:
     secrets: Secrets = field(default_factory=Secrets)
     """Kept out of what is recorded of trials."""
 
-    def prepare(self, step: Step, ledger: Ledger, name: str, remaining_s: float | None) -> Launch:
-        """A launch of `step` in the folder `name`, by what is known so far."""
+    def prepare(
+        self,
+        step: Step,
+        ledger: Ledger,
+        name: str,
+        remaining_s: float | None,
+        wait_s: float | None = None,
+    ) -> Launch:
+        """A launch of `step` in the folder `name`, by what is known so far.
+
+        `remaining_s` is left for trials, `wait_s` for waiting before this one; None is no limit.
+        """
         spec = self.study.spec
         settings = self.space.settings(step.candidate)
         first_step_s = limits.first_step_limit_s(ledger, settings)
@@ -70,6 +80,7 @@ class Launcher:
             directory=self.folder / name,
             time_limit_s=limits.time_limit_s(ledger, remaining_s),
             first_step_limit_s=first_step_s,
+            wait_limit_s=wait_s,
             # What is launched again is to show how launches differ.
             fresh=step.phase is not Phase.SEARCH,
         )

@@ -289,4 +289,9 @@ def is_too_noisy(ledger: Ledger) -> bool:
     """Whether launches differ so much that nothing could be told apart."""
     if ledger.searched or len(ledger.baselines) < BASELINE_LAUNCHES:
         return False
+    return is_indistinct(ledger)
+
+
+def is_indistinct(ledger: Ledger) -> bool:
+    """Whether the noise, by all launches so far, hides what a study is there to find."""
     return shown_at_least(ledger.noise.launch, MAX_ROUNDS) > INDISTINCT

@@ -196,8 +196,7 @@ class StudyRunner:
         self, step: Step, course: Course[FittingProposals], crew: Crew[Ended], elapsed_s: float
     ) -> None:
         """Start the trial of `step`, which counts as under way."""
-        limit_s = course.plan.limit_s
-        remaining_s = None if limit_s is None else max(0.0, limit_s - elapsed_s)
+        remaining_s = _left_s(course.plan.limit_s, elapsed_s)
         number, place = course.next_number, len(course.under_way) - 1
         start = TrialStart(
             number=number + place,
@@ -210,7 +209,9 @@ class StudyRunner:
         name = trial_name(number) + (f"-{place}" if may_be_beside else "")
         with self._lock:
             self.observer.trial_started(start)
-        launch = self._launcher.prepare(step, course.ledger, name, remaining_s)
+        # A budget doesn't count what is waited for, a time limit does.
+        wait_s = _left_s(course.plan.until_s, elapsed_s)
+        launch = self._launcher.prepare(step, course.ledger, name, remaining_s, wait_s)
         judged = self._raced(course.ledger, step, self.observer)
         crew.start(partial(self._launcher.run, step, launch, judged))
 
@@ -299,3 +300,8 @@ class StudyRunner:
             conclusion=conclusion if found or not is_early else None,
             reason=end.decision.reason,
         )
+
+
+def _left_s(limit_s: float | None, elapsed_s: float) -> float | None:
+    """Seconds until `limit_s`; None without one."""
+    return None if limit_s is None else max(0.0, limit_s - elapsed_s)

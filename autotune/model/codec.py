@@ -9,6 +9,7 @@ import dataclasses
 import math
 import types
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from enum import Enum
 from functools import cache
@@ -184,10 +185,23 @@ def _decode_scalar(kind: type, data: Json, field: str) -> Any:
             return float(data)
         if isinstance(data, int | float) and not isinstance(data, bool):
             return _float(data, field)
-        raise FieldError(field, data, "has to be a number")
+        raise FieldError(field, data, "has to be a number", hint=_number_hint(data))
     if type(data) is kind:
         return data
     raise FieldError(field, data, f"has to be {_in_words(kind)}")
+
+
+def _number_hint(data: Json) -> str:
+    """YAML 1.1 takes numbers such as 1e-9 as text."""
+    with suppress(ValueError):
+        if isinstance(data, str) and "e" in data.lower() and math.isfinite(number := float(data)):
+            return f"in YAML it has a point and a sign: {_exponential(number)}"
+    return ""
+
+
+def _exponential(number: float) -> str:
+    mantissa, exponent = f"{number:e}".split("e")
+    return f"{float(mantissa)}e{exponent}"
 
 
 def _float(data: int | float, field: str) -> float:

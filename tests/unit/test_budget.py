@@ -59,6 +59,18 @@ def test_without_a_price_money_is_refused_with_a_way_out() -> None:
     with pytest.raises(UserError, match="no price for fake-2c") as caught:
         Budget(usd=5).in_seconds(Place(machine=MACHINE), nodes=1)
     assert "--budget 30m" in caught.value.hint
+    assert "--instances" in caught.value.hint
+    simulated = Place(machine=replace(MACHINE, instance="simulated:all-equal"))
+    with pytest.raises(UserError, match="no price for simulated:all-equal") as caught:
+        Budget(usd=5).in_seconds(simulated, nodes=1)
+    assert "--instances" not in caught.value.hint, "there is no machine to add"
+
+
+def test_a_sum_that_is_too_small_is_quoted_as_it_was_typed() -> None:
+    with pytest.raises(
+        FieldError, match=r"--budget: '0.01usd' is 0\.8\d* s here, which is too short"
+    ):
+        check_budget(0.8197, DeviceKind.CPU, usd=0.01)
 
 
 def test_the_smallest_budget_that_works_is_named() -> None:

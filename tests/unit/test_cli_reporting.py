@@ -1,15 +1,17 @@
 """What `autotune report` and `--log-to` refuse."""
 
+import math
 from pathlib import Path
 
 import pytest
 import typer
 
 from autotune.cli.main import app
-from autotune.cli.report import print_answer
+from autotune.cli.report import drift_text, print_answer
 from autotune.cli.saving import Saved
 from autotune.errors import UserError
 from autotune.report import canvas
+from autotune.scoring.drift import Drift
 from autotune.storage import MemoryStore, open_store
 from tests.conformance.records import a_study
 from tests.unit.test_simulated_study import BETTER, run, source_of, started
@@ -79,3 +81,8 @@ def test_without_matplotlib_the_extra_is_named_and_the_others_work(
     # The study has knobs that this version doesn't have, so that it can't be replayed.
     why = "What wasn't launched is not known here: --set: 'reshard' is no knob"
     assert why in capsys.readouterr().out
+
+
+def test_a_drift_is_told_by_what_it_came_to() -> None:
+    text = drift_text(Drift(per_second=math.log(0.9) / 150), 150.0)
+    assert text.startswith("-10.0 % over the 2 m 30 s of all trials (-92.0 % an hour)")

@@ -105,6 +105,15 @@ def test_a_script_that_ends_early_is_told_without_our_own_names(name: str) -> No
     assert end.reason.startswith("rank 0: train.py ended after 3 optimizer steps")
 
 
+def test_a_loss_that_is_not_finite_is_told_of_its_own_rank_alone() -> None:
+    """All ranks say the same of it: whose message came first means nothing."""
+    message = "the loss of step 0 is nan on rank 0"
+    failed = said("RankError", message, FailureKind.NON_FINITE)
+    end = end_of(rank(1, 1, failed=failed))
+    assert end.outcome is Outcome.DIVERGED
+    assert end.reason.startswith(message)
+
+
 def test_a_vague_message_is_explained_by_the_log() -> None:
     message = "NCCL error in: x.cpp:1, unhandled cuda error, NCCL version 2.20.5"
     failed = said("DistBackendError", message)

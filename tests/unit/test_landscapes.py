@@ -158,12 +158,22 @@ MISTAKES = [
     ("nodes: 0", ["nodes", "from 1"]),
     ("cores: 99999999", ["cores", "4096"]),
     ("versions: {cuda: x}", ["versions.cuda", "nccl"]),
+    ("seed: 1\nversions: {nccl: bad}", ["mine.yaml:2: versions.nccl", "'bad'", "2.27.5"]),
+    ("launch_s: 1e-3", ["launch_s: '1e-3' has to be a number", "a sign: 1.0e-03"]),
+    ("launch_s: 25e1", ["launch_s: '25e1' has to be a number", "a sign: 2.5e+02"]),
     ("table: {file: ../x.csv.gz, sha256: x}", ["table.file", "same folder"]),
     ("job: {workload: tiny, global_batch: 32, only: []}", ["job", "table"]),
     ("base: all-equal\ntable: {file: x, sha256: y}", ["mine.yaml:2: table"]),
     ("seed: 1\nseed: 2", ["mine.yaml:2: seed", "line 1"]),
     ("seed: !!python/object:os.system x", ["tags"]),
 ]  # fmt: skip
+
+
+def test_a_table_on_top_of_a_base_is_one_mistake() -> None:
+    with pytest.raises(UserError) as caught:
+        scenario("base: two-ranks\ntable: x.csv")
+    expected = "mine.yaml:2: table: 'x.csv' can't be changed on top of a base"
+    assert str(caught.value) == expected
 
 
 @pytest.mark.parametrize(("text", "words"), MISTAKES)
@@ -259,6 +269,13 @@ def test_a_table_that_was_changed_or_is_gone_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.csv.gz").unlink()
     with pytest.raises(UserError, match="can't be read"):
         source.landscape()
+
+
+def test_an_empty_file_is_named_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.touch()
+    with pytest.raises(UserError, match=r"mine\.yaml: is empty$"):
+        LandscapeSource.of(str(path))
 
 
 def test_a_name_that_is_neither_shipped_nor_a_file_is_refused(tmp_path: Path) -> None:

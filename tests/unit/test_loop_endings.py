@@ -1,6 +1,7 @@
 """How studies end that can't, or needn't, go their whole way."""
 
 import math
+import re
 from collections import Counter
 from itertools import pairwise
 
@@ -41,6 +42,15 @@ def test_a_machine_on_which_nothing_can_be_told_apart_is_said_to_be_one() -> Non
     assert end.decision.conclusion is Conclusion.KEEP_DEFAULTS
     assert "from launch to launch" in end.decision.reason
     assert "could be shown" in end.decision.reason
+
+
+def test_noise_that_shows_late_is_named_beside_what_it_hides() -> None:
+    end, trials, _ = run(equal, noise=0.4, noise_seed=6, max_trials=4)
+    assert len(trials) > NOISY_LAUNCHES
+    assert end.decision.conclusion is Conclusion.KEEP_DEFAULTS
+    assert re.search(r"95 % interval .*; launches differ so much \(4\d % ", end.decision.reason)
+    quiet, _, _ = run(equal, noise=0.02, noise_seed=6, max_trials=4)
+    assert "differ so much" not in quiet.decision.reason
 
 
 def test_the_search_says_why_it_ended() -> None:

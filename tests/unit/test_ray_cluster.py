@@ -130,7 +130,7 @@ def test_what_communication_reads_goes_to_other_machines_and_nothing_else() -> N
 
 @pytest.mark.parametrize("name", ["--live", "--share-machine"])
 def test_options_that_mean_nothing_on_a_cluster_are_refused(name: str) -> None:
-    with pytest.raises(FieldError, match=rf"{name}: 'True' doesn't go with --executor ray"):
+    with pytest.raises(FieldError, match=rf"{name}: doesn't go with --executor ray"):
         chosen_cluster(ExecutorName.RAY, 2, None, {name: True})
 
 
@@ -142,6 +142,11 @@ def test_options_of_a_cluster_need_the_executor(
 ) -> None:
     with pytest.raises(FieldError, match="needs --executor ray"):
         chosen_cluster(ExecutorName.LOCAL, nodes, address, {}, parallel)
+
+
+def test_nodes_may_be_sagemakers_as_well() -> None:
+    with pytest.raises(FieldError, match="--nodes: 2 needs --executor ray or sagemaker"):
+        chosen_cluster(ExecutorName.LOCAL, 2, None, {})
 
 
 @pytest.mark.parametrize(("text", "trials"), [(None, 1), ("1", 1), ("12", 12), ("auto", None)])

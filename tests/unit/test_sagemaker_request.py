@@ -120,7 +120,20 @@ def test_the_region_is_the_one_that_aws_own_command_takes(monkeypatch: pytest.Mo
 
 def test_options_of_the_job_need_its_executor() -> None:
     done = CliRunner().invoke(app, ["run", "--instance", "local", "--spot"])
-    assert "--spot: True needs --executor sagemaker" in str(done.exception)
+    assert "--spot: needs --executor sagemaker" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("executor", "hint"),
+    [("local", "--instance local"), ("ray", "--instance local"), ("sagemaker", "machine type")],
+)
+def test_an_instance_that_is_left_out_is_asked_for_by_where_trials_run(
+    executor: str, hint: str
+) -> None:
+    done = CliRunner().invoke(app, ["run", "--executor", executor])
+    assert isinstance(done.exception, UserError)
+    assert str(done.exception) == "--instance has to be given"
+    assert hint in done.exception.hint
 
 
 @pytest.mark.parametrize(

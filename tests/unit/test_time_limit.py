@@ -1,9 +1,14 @@
 """An invocation that has less time than its study: it decides what it can, and leaves the rest."""
 
+from dataclasses import replace
+from threading import Event
+
 import pytest
 
-from autotune.model import Conclusion, StudyStatus
+from autotune.executors.base import Launch, LaunchEnd, OnWindow
+from autotune.model import Conclusion, Outcome, StudyStatus
 from autotune.storage import MemoryStore
+from tests.fakes import FormulaExecutor
 from tests.unit.test_loop import fsdp_wins, run
 
 
@@ -61,3 +66,33 @@ def test_a_resumed_invocation_has_its_limit_for_itself() -> None:
 def test_a_study_that_ends_by_itself_in_time_is_finished() -> None:
     end, _, _ = run(lambda _: 100.0, noise=0.0, time_limit_s=1e6)
     assert (end.decision.conclusion, end.out_of_time) == (Conclusion.KEEP_DEFAULTS, False)
+
+
+@pytest.mark.parametrize("lost_from", [0, 4])
+def test_a_machine_is_waited_for_until_the_limit_at_most(
+    lost_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lost ones may come back after minutes, and a job with a time limit is killed before."""
+    waited: list[float] = []
+
+    def waits(self: FormulaExecutor, launch: Launch, on_window: OnWindow, stop: Event) -> LaunchEnd:
+        if len(self.launches) < lost_from:
+            return launches(self, launch, on_window, stop)
+        assert launch.wait_limit_s is not None
+        waited.append(launch.wait_limit_s)
+        self.now += waited[-1]
+        end = LaunchEnd(outcome=Outcome.PLACEMENT, reason="nothing is free")
+        return replace(end, prepared_s=waited[-1])
+
+    launches = FormulaExecutor.run
+    monkeypatch.setattr(FormulaExecutor, "run", waits)
+    end, trials, executor = run(fsdp_wins, time_limit_s=30.0)
+    assert waited == [pytest.approx(30.0 - lost_from)]
+    assert executor.now == pytest.approx(30.0)
+    assert trials[-1].seconds == pytest.approx(0.0), "a budget doesn't count what is waited for"
+    assert end.out_of_time
+
+
+def test_without_a_limit_the_executor_decides_how_long_it_waits() -> None:
+    _, _, executor = run(fsdp_wins, budget_s=20.0)
+    assert {launch.wait_limit_s for launch in executor.launches} == {None}

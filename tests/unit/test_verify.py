@@ -1,11 +1,14 @@
 """What launching a saved configuration again says, on trials whose speed is known."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 
 import pytest
 
+from autotune.cli.verify import check_differs
+from autotune.errors import UserError
 from autotune.executors.base import LaunchEnd
 from autotune.exporters import from_yaml, to_yaml
 from autotune.loop.verify import Arm, Verification, Verified, Verifier, judge, restamped
@@ -46,6 +49,15 @@ def test_the_interval_decides(now: Ratio, expected: Verification) -> None:
 
 def test_without_a_claim_faster_is_enough() -> None:
     assert judge(ratio(1.01, 1.04), None)[0] is Verification.HOLDS
+
+
+def test_a_baseline_that_a_study_saved_in_haste_has_nothing_to_verify() -> None:
+    best = best_here(conclusion="unconfirmed")
+    baseline = Arm(name="baseline", settings=best.settings, environment={})
+    with pytest.raises(UserError, match=r"best.yaml: has the baseline's own settings"):
+        check_differs(best, baseline, Path("best.yaml"))
+    check_differs(best, replace(baseline, environment={"NCCL_ALGO": "ring"}), Path("best.yaml"))
+    check_differs(best_here({"bucket_cap_mb": 50}), baseline, Path("best.yaml"))
 
 
 def verified(

@@ -38,7 +38,10 @@ class LandscapeSource:
                 "is no landscape that comes with autotune, and no file",
                 alternatives=shipped_names(),
             )
-        return cls(name=str(path.absolute()), text=read_text(path))
+        text = read_text(path)
+        if not text:
+            raise UserError(f"{path}: is empty")
+        return cls(name=str(path.absolute()), text=text)
 
     @property
     def label(self) -> str:
@@ -96,7 +99,7 @@ def _merged(data: Mapping[str, Any], mistakes: list[FieldError]) -> Mapping[str,
         mistakes.append(FieldError("base", data["base"], rule, alternatives=shipped_names()))
         return own
     if "table" in own:
-        mistakes.append(FieldError("table", own["table"], "can't be changed on top of a base"))
+        mistakes.append(FieldError("table", own.pop("table"), "can't be changed on top of a base"))
     return {**read_source(SHIPPED / f"{name}.yaml").data, **own}
 
 

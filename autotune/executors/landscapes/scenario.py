@@ -13,6 +13,7 @@ from autotune.executors.landscapes.landscape import Landscape
 from autotune.executors.landscapes.noise import Noise
 from autotune.executors.landscapes.recorded import Recorded
 from autotune.space.conditions import Condition
+from autotune.space.nccl import NcclVersion
 
 CPU = "cpu"
 """The machine of a landscape that names no instance type."""
@@ -98,6 +99,11 @@ class Scenario:
             if name not in ("nccl", "torch"):
                 alternatives = ["nccl", "torch"]
                 raise FieldError(f"versions.{name}", name, "is unknown", alternatives=alternatives)
+        if "nccl" in self.versions:
+            try:
+                NcclVersion.parse(self.versions["nccl"])
+            except FieldError as error:
+                raise error.within("versions") from None
         if (self.table is None) != (self.job is None):
             raise FieldError("job", self.job, "is given with a table, and only then")
         self._check_gain()

@@ -58,13 +58,16 @@ class Lane:
         self, launch: Launch, on_window: OnWindow, cancel: Event, *, replace_s: float
     ) -> LaunchEnd:
         """As `Executor.run`; nodes that were lost are replaced within `replace_s`."""
+        if launch.wait_limit_s is not None:
+            replace_s = min(replace_s, launch.wait_limit_s)
         began = time.monotonic()
         try:
             nodes = self.take(replace_s, cancel).nodes
-            taken_s = time.monotonic() - began
         except (ExecutorError, RayError, ConnectionError) as error:
-            end = LaunchEnd(outcome=Outcome.PLACEMENT, reason=str(error))
+            waited_s = time.monotonic() - began
+            end = LaunchEnd(outcome=Outcome.PLACEMENT, reason=str(error), prepared_s=waited_s)
         else:
+            taken_s = time.monotonic() - began
             get_ready = partial(nodes.get_ready, launch, cancel)
             start = partial(nodes.start, launch, cancel)
             end = run_trial(nodes, get_ready, start, launch, self._limits, on_window, cancel)

@@ -83,8 +83,8 @@ def _reserve(kind: NodeKind, count: int, limit_s: float, cancel: Event) -> Place
         if cancel.is_set() or time.monotonic() > deadline:
             remove_placement_group(group)
             raise ExecutorError(
-                f"{count} nodes with {kind} each were not free within {limit_s:.0f} s: the cluster "
-                f"has {living_nodes()}, and free are {free_now()}",
+                f"{_nodes(count)} with {kind} each were not free within {limit_s:.0f} s: the "
+                f"cluster has {living_nodes()}, and free are {free_now()}",
                 hint="wait until they are, or start more nodes (ray status)",
             )
     return group
@@ -117,6 +117,10 @@ def check_alike(facts: Sequence[NodeFacts]) -> None:
                 f"{node.machine.describe()}",
                 hint="results of different machines can't be compared; take nodes of one kind",
             )
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' * (count != 1)}"
 
 
 def _some(versions: Any) -> str:
