@@ -10,15 +10,15 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 
 from autotune.errors import FieldError, UserError, quoted
+from autotune.yaml_nodes import compose
 
 MAX_BYTES = 256 * 1024
-"""Far above any real document; the parser takes about a second for it."""
-MAX_DEPTH = 16
+"""Far above any real document; the slower parser takes about a second for it."""
 MAX_MISTAKES = 50
 """Shown at once; a file with more is of another kind."""
 
@@ -126,54 +126,11 @@ def parse_yaml(text: str, name: str) -> Source:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise UserError(f"{name}: {size} bytes is more than the {MAX_BYTES} that are accepted")
-    node = _compose(text, name)
+    node = compose(text, name)
     if node is None:
         raise UserError(f"{name}: is empty")
     builder = _Builder(name)
     return Source(name, builder.build(node, ""), builder.lines, builder.refused)
-
-
-class _Loader(yaml.SafeLoader):
-    """Composes nodes; stops at aliases, tags and depth before they cost anything."""
-
-    def __init__(self, text: str, name: str) -> None:
-        super().__init__(text)
-        self._name = name
-        self._depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(event, yaml.AliasEvent):
-            self._refuse(event, "aliases (*name) are not accepted; write the value out")
-        if getattr(event, "tag", None) is not None:
-            self._refuse(event, "tags (!name) are not accepted; put text in quotes")
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            self._refuse(event, f"is nested deeper than {MAX_DEPTH} levels")
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
-
-    def _refuse(self, event: yaml.Event, rule: str) -> NoReturn:
-        line = event.start_mark.line + 1 if event.start_mark else 1
-        raise UserError(f"{self._name}:{line}: {rule}")
-
-
-def _compose(text: str, name: str) -> yaml.Node | None:
-    try:
-        return _Loader(text, name).get_single_node()
-    except UserError:
-        raise
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise UserError(f"{name}:{line}: is not valid YAML: {error.problem}") from None
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise UserError(
-            f"{name}:{line}: is not valid YAML: holds the character U+{error.character:04X}"
-        ) from None
-    except (ValueError, OverflowError) as error:  # an escape or a directive with a huge number
-        raise UserError(f"{name}: is not valid YAML: {error}") from None
 
 
 class _Builder:

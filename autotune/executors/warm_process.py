@@ -151,6 +151,9 @@ class WarmProcess:
             raise WarmParentError(f"it didn't answer within {ANSWER_LIMIT_S:.0f} s") from None
         except OSError as error:
             raise WarmParentError(str(error)) from error
+        except KeyboardInterrupt:  # a second Ctrl-C: the answer may still come
+            self.close()
+            raise
 
     def _receive(self, timeout_s: float) -> dict[str, Any]:
         """The next message. Raises TimeoutError, and WarmParentError if there will be none."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ class Home:
         (path / "slow.yaml").write_text(SLOW)
         self.environment = {**os.environ, "AUTOTUNE_HOME": str(path / "data")}
 
-    def start(self, *arguments: str, command: Sequence[str] = AUTOTUNE) -> "subprocess.Popen[str]":
+    def start(self, *arguments: str, command: Sequence[str]) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [*command, *arguments],
             cwd=self.path,
@@ -41,6 +42,10 @@ class Home:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def start_warm(self, *arguments: str) -> AbstractContextManager[warm_command.Started]:
+        """The same, but forked from a process that has imported it."""
+        return warm_command.start(self.path, *arguments, environment=self.environment)
 
     def call(self, *arguments: str, expect: int = 0) -> "subprocess.CompletedProcess[str]":
         done = warm_command.call(self.path, *arguments, environment=self.environment)
@@ -173,17 +178,13 @@ RUN = (
     ],
 )
 def test_an_interrupted_run_leaves_nothing_and_resumes(home: Home, number: signal.Signals) -> None:
-    with home.start(*RUN) as process:
-        assert process.stderr is not None
-        seen = ""
-        while "[  0]" not in seen:
-            line = process.stderr.readline()
-            assert line, seen
-            seen += line
+    with home.start_warm(*RUN) as process:
+        process.wait_for("[  0]")
         pids = wait_for_ranks(process.pid)
         process.send_signal(number)
-        _, rest = process.communicate(timeout=60)
-    assert process.returncode == 130, rest
+        done = process.wait(60)
+    rest = done.stderr
+    assert done.returncode == 130, rest
     assert not any(is_alive(pid) for pid in pids)
     assert "resume with: autotune resume" in rest
     assert read(home.path / "best.yaml").conclusion is Conclusion.UNCONFIRMED
@@ -201,14 +202,13 @@ def test_an_interrupted_run_leaves_nothing_and_resumes(home: Home, number: signa
 def test_a_second_interrupt_ends_at_once_and_still_says_how_to_resume(home: Home) -> None:
     """The one controller is stopped between the two, so that both arrive whatever it does."""
     url = f"sqlite:///{home.path}/my runs.db"
-    with home.start(*RUN, "--storage", url) as process:
+    with home.start_warm(*RUN, "--storage", url) as process:
         pids = wait_for_ranks(process.pid)
-        process.send_signal(signal.SIGSTOP)
-        process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGTERM)
-        process.send_signal(signal.SIGCONT)
-        _, rest = process.communicate(timeout=60)
-    assert process.returncode == 130, rest
+        for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
+            process.send_signal(number)
+        done = process.wait(60)
+    rest = done.stderr
+    assert done.returncode == 130, rest
     assert "Traceback" not in rest
     assert "at once" in rest
     wait_for_the_end_of(pids)
@@ -219,12 +219,12 @@ def test_a_second_interrupt_ends_at_once_and_still_says_how_to_resume(home: Home
 
 
 def test_a_killed_run_leaves_nothing_and_resumes(home: Home) -> None:
-    with home.start(*RUN) as process:
+    with home.start_warm(*RUN) as process:
         pids = wait_for_ranks(process.pid)
         (listed,) = json.loads(home.call("runs", "--format", "json").stdout)
         assert listed["status"] == "running"
-        process.kill()
-        process.communicate(timeout=60)
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
     wait_for_the_end_of(pids)
     (listed,) = json.loads(home.call("runs", "--format", "json").stdout)
     assert listed["status"] == "stale"
@@ -235,16 +235,16 @@ def test_a_killed_run_leaves_nothing_and_resumes(home: Home) -> None:
 
 
 def test_a_run_has_one_controller(home: Home) -> None:
-    with home.start(*RUN) as process:
+    with home.start_warm(*RUN) as process:
         wait_for_ranks(process.pid)
         refused = home.call("resume", "latest", expect=2)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.wait(60)
     assert "is being run by another process" in refused.stderr
 
 
 def test_two_studies_do_not_measure_each_other(home: Home) -> None:
-    with home.start(*RUN) as process:
+    with home.start_warm(*RUN) as process:
         wait_for_ranks(process.pid)
         process.send_signal(signal.SIGSTOP)  # it would have ended before the others have looked
         try:
@@ -254,7 +254,7 @@ def test_two_studies_do_not_measure_each_other(home: Home) -> None:
         finally:
             process.send_signal(signal.SIGCONT)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.wait(60)
     assert f"(pid {process.pid})" in refused.stderr
     assert "--share-machine" in refused.stderr
     assert only["run"] in refused.stderr
@@ -263,20 +263,14 @@ def test_two_studies_do_not_measure_each_other(home: Home) -> None:
     assert read(home.path / "shared.yaml").evidence.shared_with == (name,)
 
 
-def interrupted_after_one_trial(
-    home: Home, *arguments: str, command: Sequence[str] = AUTOTUNE
-) -> str:
+def interrupted_after_one_trial(home: Home, *arguments: str) -> str:
     """What a run prints that is interrupted when its first trial has ended."""
-    with home.start(*RUN, *arguments, command=command) as process:
-        assert process.stderr is not None
-        seen = ""
-        while "[  0]" not in seen:
-            seen += (line := process.stderr.readline())
-            assert line, seen
+    with home.start_warm(*RUN, *arguments) as process:
+        process.wait_for("[  0]")
         process.send_signal(signal.SIGINT)
-        stdout, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
-    return stdout
+        done = process.wait(60)
+    assert done.returncode == 130, done.stderr
+    return done.stdout
 
 
 def test_an_interrupt_while_modules_are_imported_is_no_traceback(home: Home) -> None:
@@ -307,9 +301,20 @@ def test_an_interrupted_run_leaves_a_confirmed_file_alone(home: Home, finished: 
 
 
 def test_modules_in_the_users_folder_do_not_take_the_place_of_others(home: Home) -> None:
+    """All processes are fresh ones here, and end as those of a run that was forked do."""
     for name in ("torch.py", "json.py", "optuna.py"):
         (home.path / name).write_text("raise SystemExit('shadowed')\n")
-    interrupted_after_one_trial(home, command=[sys.executable, "-P", "-m", "autotune"])
+    with home.start(*RUN, command=[sys.executable, "-P", "-m", "autotune"]) as process:
+        assert process.stderr is not None
+        seen = ""
+        while "[  0]" not in seen:
+            seen += (line := process.stderr.readline())
+            assert line, seen
+        pids = wait_for_ranks(process.pid)
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130, rest
+    assert not any(is_alive(pid) for pid in pids)
 
 
 @pytest.mark.parametrize("command", [["workloads"], ["--version"], ["runs", "--format", "json"]])

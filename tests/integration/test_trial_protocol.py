@@ -10,8 +10,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
+import pytest
+
+from autotune.executors.rank_process import RankCommand, end_all
+from autotune.executors.rank_starter import RankStarter
 from autotune.model import (
     DeviceKind,
     MeasurementPlan,
@@ -59,24 +65,23 @@ def spec(**changes: object) -> TrialSpec:
     return TrialSpec(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-class Rank:
+class LaunchedRank:
     """A real rank and the launcher's end of its channel."""
 
-    def __init__(self, command: list[str], environment: dict[str, str], *fds: int) -> None:
+    def __init__(self, starter: RankStarter, command: RankCommand) -> None:
         ours, theirs = socket.socketpair()
         ours.settimeout(PATIENCE_S)
         self.channel = ours
         self.told: list[int] = []
         self.lines = ours.makefile("rb")
-        environment = {**environment, "AUTOTUNE_CHANNEL_FD": str(theirs.fileno())}
-        self.process = subprocess.Popen(
-            command,
-            env=environment,
-            pass_fds=(theirs.fileno(), *fds),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        theirs.close()
+        with theirs:
+            channel = {"AUTOTUNE_CHANNEL_FD": str(theirs.fileno())}
+            command = replace(
+                command,
+                environment={**command.environment, **channel},
+                descriptors=(theirs.fileno(), *command.descriptors),
+            )
+            self.process = starter.start(command, Event())
 
     def receive(self) -> Message | None:
         """The next message that is no mere sign of life; those are in `told`."""
@@ -88,29 +93,47 @@ class Rank:
         return None
 
     def end(self) -> tuple[int, str]:
-        _, text = self.process.communicate(timeout=PATIENCE_S)
-        return self.process.returncode, text
+        """Its exit status and its log."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (status := self.process.exit_status()) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return status, self.process.log_path.read_text()
 
     def close(self) -> None:
-        self.process.kill()
-        self.process.communicate()
         self.lines.close()
         self.channel.close()
 
 
+@pytest.fixture(scope="module")
+def warm() -> Iterator[RankStarter]:
+    """Forks ranks, for all tests in which it doesn't matter how they were started."""
+    starter = RankStarter()
+    yield starter
+    starter.close()
+
+
+def inherited() -> dict[str, str]:
+    """The same for all tests: another environment is another process to fork from."""
+    return {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
+
+
 @contextmanager
 def launched(
-    directory: Path, *specs: TrialSpec, environment: dict[str, str] | None = None
-) -> Iterator[list[Rank]]:
+    starter: RankStarter,
+    directory: Path,
+    *specs: TrialSpec,
+    environment: dict[str, str] | None = None,
+) -> Iterator[list[LaunchedRank]]:
     """A trial with one rank for each spec; they are all the same unless it is to fail."""
-    ranks: list[Rank] = []
+    ranks: list[LaunchedRank] = []
     with socket.create_server(("127.0.0.1", 0)) as store:
         try:
             for number, each in enumerate(specs):
                 path = directory / f"spec{number}.json"
                 path.write_text(json.dumps(encode(each)))
                 variables = {
-                    **os.environ,
+                    **inherited(),
                     **each.environment,
                     "RANK": str(number),
                     "WORLD_SIZE": str(len(specs)),
@@ -122,10 +145,17 @@ def launched(
                     **({"AUTOTUNE_STORE_FD": str(store.fileno())} if number == 0 else {}),
                     **(environment or {}),
                 }
-                command = [sys.executable, "-m", "autotune.trainers.rank", str(path)]
-                ranks.append(Rank(command, variables, store.fileno()))
+                command = RankCommand(
+                    rank=number,
+                    arguments=[sys.executable, "-m", "autotune.trainers.rank", str(path)],
+                    environment=variables,
+                    log_path=directory / f"rank{number}.log",
+                    descriptors=(store.fileno(),),
+                )
+                ranks.append(LaunchedRank(starter, command))
             yield ranks
         finally:
+            end_all([rank.process for rank in ranks], term_s=0.0)
             for rank in ranks:
                 rank.close()
 
@@ -161,12 +191,13 @@ def test_the_page_explains_every_kind_of_failure() -> None:
 
 
 def test_two_ranks_stop_together_after_window_2(tmp_path: Path) -> None:
+    """In fresh interpreters, without any other part of this package around them."""
     settings = TrainingSettings(
         strategy=ShardingStrategy.FSDP_FULL, micro_batch=2, accumulation_steps=2,
         reshard_after_forward=True,
     )  # fmt: skip
     trial = spec(settings=settings, environment={"GLOO_SOCKET_IFNAME": "lo"})
-    with launched(tmp_path, trial, trial) as (first, second):
+    with launched(RankStarter(cold=True), tmp_path, trial, trial) as (first, second):
         started = [first.receive(), second.receive()]
         assert [(s.rank, s.pid) for s in started if isinstance(s, Started)] == [
             (0, first.process.pid),
@@ -199,8 +230,8 @@ def test_two_ranks_stop_together_after_window_2(tmp_path: Path) -> None:
     assert effective["env.GLOO_SOCKET_IFNAME"] == "lo"
 
 
-def test_a_line_that_is_no_answer_fails_the_rank(tmp_path: Path) -> None:
-    with launched(tmp_path, spec()) as (rank,):
+def test_a_line_that_is_no_answer_fails_the_rank(warm: RankStarter, tmp_path: Path) -> None:
+    with launched(warm, tmp_path, spec()) as (rank,):
         rank.channel.sendall(b'{"v": 1, "type": "answer", "verdict": "perhaps"}\n')
         assert isinstance(rank.receive(), Started)
         assert isinstance(rank.receive(), WindowDone)
@@ -211,8 +242,8 @@ def test_a_line_that_is_no_answer_fails_the_rank(tmp_path: Path) -> None:
     assert "ProtocolError" in text
 
 
-def test_ranks_with_different_settings_all_say_so(tmp_path: Path) -> None:
-    with launched(tmp_path, spec(), spec(seed=1)) as ranks:
+def test_ranks_with_different_settings_all_say_so(warm: RankStarter, tmp_path: Path) -> None:
+    with launched(warm, tmp_path, spec(), spec(seed=1)) as ranks:
         for number, rank in enumerate(ranks):
             failure = expect_failed(rank.receive())
             assert (failure.rank, failure.kind) == (number, FailureKind.ENVIRONMENT)
@@ -223,21 +254,21 @@ def test_ranks_with_different_settings_all_say_so(tmp_path: Path) -> None:
             assert rank.end()[0] == 1
 
 
-def test_a_variable_that_did_not_arrive_is_named(tmp_path: Path) -> None:
+def test_a_variable_that_did_not_arrive_is_named(warm: RankStarter, tmp_path: Path) -> None:
     trial = spec(environment={"NCCL_BUFFSIZE": "8388608"})
-    with launched(tmp_path, trial, environment={"NCCL_BUFFSIZE": "1"}) as (rank,):
+    with launched(warm, tmp_path, trial, environment={"NCCL_BUFFSIZE": "1"}) as (rank,):
         failure = expect_failed(rank.receive())
     assert failure.kind is FailureKind.ENVIRONMENT
     assert "rank 0" in failure.message
     assert "NCCL_BUFFSIZE is '1' where the trial asks for '8388608'" in failure.message
 
 
-def test_the_death_of_a_peer_is_told_as_collective(tmp_path: Path) -> None:
+def test_the_death_of_a_peer_is_told_as_collective(warm: RankStarter, tmp_path: Path) -> None:
     trial = spec(plan=MeasurementPlan(windows=1000, window_s=0.01))
-    with launched(tmp_path, trial, trial) as (first, second):
+    with launched(warm, tmp_path, trial, trial) as (first, second):
         assert isinstance(first.receive(), Started)
         assert isinstance(first.receive(), WindowDone)
-        second.process.kill()
+        os.kill(second.process.pid, signal.SIGKILL)
         first.channel.sendall(GO)
         message = first.receive()
         while isinstance(message, WindowDone):
@@ -247,15 +278,15 @@ def test_the_death_of_a_peer_is_told_as_collective(tmp_path: Path) -> None:
         assert first.end()[0] == 1
 
 
-def test_ranks_end_with_their_launcher_and_when_told_to(tmp_path: Path) -> None:
+def test_ranks_end_with_their_launcher_and_when_told_to(warm: RankStarter, tmp_path: Path) -> None:
     trial = spec(plan=MeasurementPlan(windows=1000, window_s=60.0, max_steps_per_window=10**6))
-    with launched(tmp_path, trial, trial) as (first, second):
+    with launched(warm, tmp_path, trial, trial) as (first, second):
         assert isinstance(first.receive(), Started)
         assert isinstance(second.receive(), Started)
-        first.process.send_signal(signal.SIGUSR1)  # only shows where it is
+        os.kill(first.process.pid, signal.SIGUSR1)  # only shows where it is
         time.sleep(0.2)
         started = time.monotonic()
-        first.process.terminate()
+        os.kill(first.process.pid, signal.SIGTERM)
         second.channel.shutdown(socket.SHUT_RDWR)
         code, stacks = first.end()
         assert code == -signal.SIGTERM
@@ -265,8 +296,10 @@ def test_ranks_end_with_their_launcher_and_when_told_to(tmp_path: Path) -> None:
     assert "most recent call first" in stacks
 
 
-def test_a_rank_ends_when_its_launcher_closes_the_channel(tmp_path: Path) -> None:
-    with launched(tmp_path, spec()) as (rank,):
+def test_a_rank_ends_when_its_launcher_closes_the_channel(
+    warm: RankStarter, tmp_path: Path
+) -> None:
+    with launched(warm, tmp_path, spec()) as (rank,):
         assert isinstance(rank.receive(), Started)
         assert isinstance(rank.receive(), WindowDone)
         rank.channel.shutdown(socket.SHUT_RDWR)
@@ -275,40 +308,22 @@ def test_a_rank_ends_when_its_launcher_closes_the_channel(tmp_path: Path) -> Non
     assert "launcher is gone" in text
 
 
-def test_ranks_can_be_forked_from_a_preloaded_parent(tmp_path: Path) -> None:
-    program = (
-        "import os, sys, time\n"
-        "from autotune.trainers.preload import preload\n"
-        "preload()\n"
-        "assert len(os.listdir('/proc/self/task')) == 1\n"
-        "time.sleep(0.5)\n"
-        "if os.fork() == 0:\n"
-        "    from autotune.trainers import rank\n"
-        "    rank.main(sys.argv[1:])\n"
-        "os._exit(os.waitstatus_to_exitcode(os.wait()[1]))\n"
-    )
-    path = tmp_path / "spec.json"
-    path.write_text(json.dumps(encode(spec())))
-    with socket.create_server(("127.0.0.1", 0)) as store:
-        variables = {
-            **os.environ, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0",
-            "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(store.getsockname()[1]),
-            "AUTOTUNE_STORE_FD": str(store.fileno()), "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-        }  # fmt: skip
-        rank = Rank([sys.executable, "-c", program, str(path)], variables, store.fileno())
-        try:
-            assert isinstance(rank.receive(), Started)
-            rank.channel.sendall(STOP)
-            assert isinstance(rank.receive(), WindowDone)
-            finished = rank.receive()
-            assert isinstance(finished, Finished)
-            assert rank.end()[0] == 0
-        finally:
-            rank.close()
-    # Its age counts from the fork: the parent's imports took a second and more.
-    assert finished.measurement.build_s < 1.0
+def test_the_age_of_a_forked_rank_counts_from_the_fork(warm: RankStarter, tmp_path: Path) -> None:
+    warm.get_ready([sys.executable, "-m", "autotune.trainers.rank"], inherited(), Event())
+    assert warm.parent is not None
+    time.sleep(2.0)
+    asked = time.monotonic()
+    with launched(warm, tmp_path, spec()) as (rank,):
+        assert isinstance(rank.receive(), Started)
+        rank.channel.sendall(STOP)
+        assert isinstance(rank.receive(), WindowDone)
+        finished = rank.receive()
+        assert isinstance(finished, Finished)
+        passed = time.monotonic() - asked
+        assert rank.end()[0] == 0
+        assert rank.process.agent == warm.parent.pid
+    # Counted from its parent's start, it would be two seconds more than what has passed since.
+    assert finished.measurement.build_s < passed
 
 
 def test_torchrun_starts_it_too_and_messages_go_to_stdout(tmp_path: Path) -> None:
