@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from autotune.exporters.document import read
+from autotune.model import Outcome
 from tests.faults.store_faults import Place, place
 
 __all__ = ["place"]
@@ -29,5 +30,9 @@ def test_the_outputs_folder_and_the_logs_are_removed(place: Place) -> None:
     command.finish()
     trials = place.trials()
     assert [trial.number for trial in trials] == list(range(len(trials)))
-    assert sum(trial.scored is not None for trial in trials) >= len(trials) - 1
+    # The search may have stopped one that had lost.
+    ends = [trial.outcome for trial in trials]
+    lost = [end for end in ends if end not in (Outcome.COMPLETED, Outcome.PRUNED)]
+    assert lost in ([], [Outcome.ENVIRONMENT])
+    assert ends.count(Outcome.COMPLETED) > 1
     assert read(place.folder / "out" / "best.yaml").run_id == trials[0].run_id
