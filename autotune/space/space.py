@@ -33,6 +33,7 @@ _MOST_REMEMBERED = 5000
 """Candidates whose questions are kept, some 10 MB."""
 
 Choose = Callable[[Question], KnobValue]
+Answer = tuple[Question, KnobValue]
 
 
 class Space:
@@ -55,6 +56,7 @@ class Space:
     ) -> None:
         self.knobs = tuple(knobs)
         self._by_name = {knob.name: knob for knob in self.knobs}
+        self._places = {knob.name: place for place, knob in enumerate(self.knobs)}
         self.facts = facts
         self.pinned = dict(pinned or {})
         self.only = tuple(only)
@@ -64,7 +66,7 @@ class Space:
         )
         self._options = {knob.name: Memo(self._worked_out(knob)) for knob in self.knobs}
         self._is_searched = {knob.name: self.is_searched(knob) for knob in self.knobs}
-        self._answers: dict[Candidate, Sequence[tuple[Question, KnobValue]]] = {}
+        self._answers: dict[Candidate, Sequence[Answer]] = {}
         """Of candidates built last: walking the knobs again is what a search would wait for."""
         check(self)
 
@@ -73,9 +75,26 @@ class Space:
 
     def build(self, choose: Choose) -> Candidate:
         """The candidate whose free knobs have the values that `choose` picks from theirs."""
-        values: dict[str, KnobValue] = {}
-        answers: list[tuple[Question, KnobValue]] = []
-        for knob in self.knobs:
+        return self._walk(0, {}, [], choose)
+
+    def varied(self, base: Candidate, name: str, value: KnobValue) -> Candidate:
+        """`base` with another value of one knob, and what that makes impossible at its default."""
+        place = self._places[name]
+        values = {knob.name: base[knob.name] for knob in self.knobs[:place] if knob.name in base}
+        answers = [(q, v) for q, v in self.questions(base) if self._places[q.knob.name] < place]
+
+        def choose(question: Question) -> KnobValue:
+            wanted = value if question.knob.name == name else base.get(question.knob.name)
+            known = [v for v in question.values if wanted is not None and same(v, wanted)]
+            return known[0] if known else default_of(question.knob, question.values)
+
+        return self._walk(place, values, answers, choose)
+
+    def _walk(
+        self, place: int, values: dict[str, KnobValue], answers: list[Answer], choose: Choose
+    ) -> Candidate:
+        """From the knob at `place` on; `values` and `answers` are of those before."""
+        for knob in self.knobs[place:]:
             possible = self._options[knob.name](values)
             if not possible:
                 continue
@@ -96,7 +115,7 @@ class Space:
         """The framework's own defaults, with the pinned values."""
         return self.build(lambda question: default_of(question.knob, question.values))
 
-    def questions(self, candidate: Candidate) -> Sequence[tuple[Question, KnobValue]]:
+    def questions(self, candidate: Candidate) -> Sequence[Answer]:
         """The questions that lead to `candidate`, each with its answer.
 
         Raises FieldError if no answers lead there, so that it belongs to another space.

@@ -25,7 +25,8 @@ LIKELY = 0.02
 MOST_JUDGING = 80
 """Candidates, the first ones, whose readings weigh the hypotheses: they tell those apart."""
 MOST_KNOWN = 150
-"""Candidates that are regressed on, the fastest: more would take longer than they tell."""
+"""Candidates that are regressed on, the first and the fastest: more would take longer than they
+tell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,9 @@ class EffectsModel:
         """What `readings` of log(score) tell; candidates without any are passed over."""
         means = {candidate: fmean(read) for candidate, read in readings.items() if read}
         level = fmean(means.values())
-        known = tuple(sorted(means, key=lambda candidate: -means[candidate])[:MOST_KNOWN])
+        first, *others = means
+        others.sort(key=lambda candidate: -means[candidate])
+        known = (first, *others[: MOST_KNOWN - 1])
         judging = list(means)[:MOST_JUDGING]
         weights = _likelihoods(
             _prior(table.index(judging), table, HYPOTHESES)
@@ -101,14 +104,12 @@ class EffectsModel:
         told = (beside * (self._precision @ beside)).sum(axis=1)
         return self._expected(beside), np.sqrt(np.maximum(0.0, prior - told))
 
-    def compare(self, one: Candidate, other: Candidate) -> Comparison:
-        """How two candidates differ, over all hypotheses."""
-        if {one, other} <= self._place.keys():
-            means, covariances = self._read
-            i, j = self._place[one], self._place[other]
-        else:
-            means, covariances = self._together(self.table.index([one, other]))
-            i, j = 0, 1
+    def compare(self, one: Candidate, other: Candidate) -> Comparison | None:
+        """How two candidates differ, over all hypotheses; None if one isn't regressed on."""
+        if one not in self._place or other not in self._place:
+            return None
+        means, covariances = self._read
+        i, j = self._place[one], self._place[other]
         ahead = means[:, i] - means[:, j]
         variances = covariances[:, i, i] + covariances[:, j, j] - 2 * covariances[:, i, j]
         mean = float(self.weights @ ahead)
@@ -138,12 +139,8 @@ class EffectsModel:
     @cached_property
     def _read(self) -> tuple[Matrix, Matrix]:
         """Means and covariances of the candidates that were read."""
-        return self._together(self._index)
-
-    def _together(self, index: Index) -> tuple[Matrix, Matrix]:
-        beside = _prior(self._index, self.table, self.hypotheses, index)
-        told = np.swapaxes(beside, 1, 2) @ self._precision @ beside
-        return self._expected(beside), _prior(index, self.table, self.hypotheses) - told
+        prior = _prior(self._index, self.table, self.hypotheses)
+        return self._expected(prior), prior - prior @ self._precision @ prior
 
     def _expected(self, beside: Matrix) -> Matrix:
         pulled = (self._precision @ self.means[:, :, None])[:, :, 0]

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 
-from autotune.model import Candidate, KnobValue
+from autotune.model import Candidate
 from autotune.space.conditions import same
 from autotune.space.knob import Effect
-from autotune.space.space import Question, Space, default_of
+from autotune.space.space import Space
 
 
 def single_changes(space: Space, effect: Effect) -> tuple[Candidate, ...]:
     """The baseline with one knob of this effect changed: each of its values once."""
     base = space.baseline()
     return tuple(
-        _changed(space, base, question.knob.name, other)
+        space.varied(base, question.knob.name, other)
         for question, value in space.questions(base)
         if question.knob.effect is effect
         for other in question.values
@@ -25,13 +25,4 @@ def neighbours(space: Space, base: Candidate) -> Iterator[Candidate]:
     for question, value in space.questions(base):
         for other in question.values:
             if not same(other, value):
-                yield _changed(space, base, question.knob.name, other)
-
-
-def _changed(space: Space, base: Candidate, name: str, value: KnobValue) -> Candidate:
-    def choose(question: Question) -> KnobValue:
-        wanted = value if question.knob.name == name else base.get(question.knob.name)
-        known = [v for v in question.values if wanted is not None and same(v, wanted)]
-        return known[0] if known else default_of(question.knob, question.values)
-
-    return space.build(choose)
+                yield space.varied(base, question.knob.name, other)

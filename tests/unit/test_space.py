@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from autotune.model import Candidate, DeviceKind
 from autotune.space.catalogue import load_knobs
 from autotune.space.facts import Facts
 from autotune.space.knob import Searched
-from autotune.space.space import Space
+from autotune.space.space import Question, Space, default_of
 from autotune.space.view import view
 
 KNOBS = load_knobs()
@@ -51,9 +52,31 @@ def test_candidates_start_with_the_baseline_and_can_be_traced_back() -> None:
     space = make_space(4)
     candidates = list(space.candidates())
     assert candidates[0] == space.baseline()
+    other = make_space(4)  # it has built none of them, and remembers nothing
     for candidate in candidates:
+        assert list(other.questions(candidate)) == list(space.questions(candidate))
         answers = {question.name: value for question, value in space.questions(candidate)}
         assert space.build(lambda q, a=answers: a[q.name]) == candidate  # type: ignore[misc]
+
+
+def test_a_candidate_with_one_knob_changed_is_the_one_built_from_the_start() -> None:
+    space = make_space(8, cuda=True, searched=Searched.FULL)
+    for base in sample(space, 30):
+        for changed, _ in space.questions(base):
+            value = changed.values[-1]
+            wanted = dict(base) | {changed.knob.name: value}
+            varied = space.varied(base, changed.knob.name, value)
+            asked = list(space.questions(varied))  # before the space hears of it in another way
+            other = make_space(8, cuda=True, searched=Searched.FULL)
+            assert varied == other.build(partial(nearest, wanted))
+            assert asked == list(other.questions(varied))
+
+
+def nearest(wanted: dict[str, Any], question: Question) -> Any:
+    """The value wanted, or else the default."""
+    value = wanted.get(question.knob.name)
+    same_type = [v for v in question.values if v == value and type(v) is type(value)]
+    return same_type[0] if same_type else default_of(question.knob, question.values)
 
 
 def test_knobs_exist_only_where_they_do_something() -> None:

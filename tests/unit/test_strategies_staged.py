@@ -18,6 +18,7 @@ from autotune.space.facts import Facts
 from autotune.space.knob import Effect
 from autotune.space.space import Space
 from autotune.strategies import effects_model
+from autotune.strategies.base import Comparison
 from autotune.strategies.effects_model import LIKELY, EffectsModel
 from autotune.strategies.effects_prior import HYPOTHESES, OWN
 from autotune.strategies.knob_features import FeatureTable, features
@@ -233,14 +234,20 @@ def test_a_comparison_knows_what_two_candidates_share() -> None:
     candidates = drawn_candidates(12, 4)
     readings = {one: [5 + 0.05 * place] for place, one in enumerate(candidates[:8])}
     model = EffectsModel.of(FeatureTable(SPACE), readings, 0.05)
-    found = model.compare(candidates[1], candidates[2])
+    found = compared(model, candidates[1], candidates[2])
+    same = compared(model, candidates[1], candidates[1])
+    other_way = compared(model, candidates[2], candidates[1])
     mean, _ = model.predict(candidates[1:3])
     assert found.ahead == pytest.approx(float(model.weights @ (mean[:, 0] - mean[:, 1])))
-    assert model.compare(candidates[1], candidates[1]).deviation == pytest.approx(0, abs=1e-6)
-    other_way = model.compare(candidates[2], candidates[1])
+    assert same.deviation == pytest.approx(0, abs=1e-6)
     assert (other_way.ahead, other_way.deviation) == pytest.approx((-found.ahead, found.deviation))
-    # One that was never read is compared as well.
-    assert model.compare(candidates[1], candidates[10]).deviation > found.deviation
+    assert model.compare(candidates[1], candidates[10]) is None, "it was never read"
+
+
+def compared(model: EffectsModel, one: Candidate, other: Candidate) -> Comparison:
+    found = model.compare(one, other)
+    assert found is not None
+    return found
 
 
 def test_the_model_stays_small_however_many_candidates_there_are(
@@ -248,9 +255,9 @@ def test_the_model_stays_small_however_many_candidates_there_are(
 ) -> None:
     monkeypatch.setattr(effects_model, "MOST_KNOWN", 10)
     candidates = drawn_candidates(15, 5)
-    readings = {one: [5 - 0.001 * place] for place, one in enumerate(candidates)}
+    readings = {one: [5 + 0.001 * place] for place, one in enumerate(candidates)}
     model = EffectsModel.of(FeatureTable(SPACE), readings, 0.05)
-    assert list(model.candidates) == candidates[:10]
+    assert set(model.candidates) == {candidates[0], *candidates[6:]}
 
 
 def test_neighbouring_values_share_what_lies_between_them() -> None:
