@@ -24,7 +24,7 @@ LIKELY = 0.02
 """Hypotheses that have less of the whole likelihood are left out."""
 MOST_JUDGING = 80
 """Candidates, the first ones, whose readings weigh the hypotheses: they tell those apart."""
-MOST_KNOWN = 150
+MOST_KNOWN = 100
 """Candidates that are regressed on, the first and the fastest: more would take longer than they
 tell."""
 
