@@ -136,13 +136,13 @@ def test_children_of_all_threads_are_children() -> None:
     def start() -> None:
         with subprocess.Popen(["sleep", "60"]) as process:
             started.put(process.pid)
-            go_on.wait()
+            go_on.wait(60)
             process.kill()
 
     thread = Thread(target=start)
     thread.start()
     try:
-        assert started.get() in children()
+        assert started.get(timeout=60) in children()
     finally:
         go_on.set()
         thread.join()
