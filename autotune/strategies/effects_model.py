@@ -17,8 +17,8 @@ import numpy as np
 
 from autotune.model import Candidate
 from autotune.strategies.base import Comparison
-from autotune.strategies.effects_prior import HYPOTHESES, OWN, Matrix, covariance, variance
-from autotune.strategies.knob_features import FeatureTable, Index
+from autotune.strategies.effects_prior import HYPOTHESES, OWN, covariance, variance
+from autotune.strategies.knob_features import FeatureTable, Index, Matrix
 
 LIKELY = 0.02
 """Hypotheses that have less of the whole likelihood are left out."""

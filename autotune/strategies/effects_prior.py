@@ -10,12 +10,9 @@ covariances of candidates: Rasmussen and Williams, Gaussian Processes for Machin
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from autotune.space.knob import Effect
-from autotune.strategies.knob_features import Rows
-
-Matrix = NDArray[np.float64]
+from autotune.strategies.knob_features import Matrix, Rows
 
 DEVIATIONS = {
     Effect.LARGE: (0.3, 0.1, 0.03),

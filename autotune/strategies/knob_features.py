@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +12,11 @@ from autotune.space.knob import Effect
 from autotune.space.space import Question, Space, default_of
 
 Index = NDArray[np.intp]
-Rows = dict[Effect, NDArray[np.float64]]
+Matrix = NDArray[np.float64]
+Rows = dict[Effect, Matrix]
 """For the knobs of each effect: a matrix (candidates, features)."""
-_GROWTH = 64
+_Entries = tuple[Index, NDArray[np.float64]]
+"""What isn't 0 in a row: columns and values."""
 
 
 class FeatureTable:
@@ -27,35 +28,34 @@ class FeatureTable:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self._row: dict[Candidate, int] = {}
-        self._column: dict[tuple[Effect, Hashable], int] = {}
-        self._width = dict.fromkeys(Effect, 0)
-        self._values: Rows = {effect: np.zeros((_GROWTH, _GROWTH)) for effect in Effect}
+        self._number: dict[Candidate, int] = {}
+        self._columns: dict[Effect, dict[Hashable, int]] = {effect: {} for effect in Effect}
+        self._entries: dict[Effect, list[_Entries]] = {effect: [] for effect in Effect}
 
     def index(self, candidates: Sequence[Candidate]) -> Index:
         """Numbers of these candidates, for `rows`: equal ones have equal numbers."""
         for candidate in candidates:
-            if candidate not in self._row:
+            if candidate not in self._number:
                 self._add(candidate)
-        return np.fromiter((self._row[one] for one in candidates), dtype=np.intp)
+        return np.fromiter((self._number[one] for one in candidates), dtype=np.intp)
 
     def rows(self, index: Index) -> Rows:
         """Their features."""
+        numbers = index.tolist()
         return {
-            effect: self._values[effect][index, : self._width[effect]] for effect in self._values
+            effect: _dense([entries[number] for number in numbers], len(self._columns[effect]))
+            for effect, entries in self._entries.items()
         }
 
     def _add(self, candidate: Candidate) -> None:
-        row = self._row[candidate] = len(self._row)
+        self._number[candidate] = len(self._number)
+        found: dict[Effect, dict[int, float]] = {effect: {} for effect in Effect}
         for effect, key, value in features(self._space, candidate):
-            if (effect, key) not in self._column:
-                self._column[effect, key] = self._width[effect]
-                self._width[effect] += 1
-            column = self._column[effect, key]
-            self._values[effect] = _holding(self._values[effect], row, column)
-            self._values[effect][row, column] = value
-        # One without any feature of an effect needs its zeros there.
-        self._values = {e: _holding(values, row, 0) for e, values in self._values.items()}
+            known = self._columns[effect]
+            found[effect][known.setdefault(key, len(known))] = value
+        for effect, row in found.items():
+            columns = np.fromiter(row.keys(), dtype=np.intp)
+            self._entries[effect].append((columns, np.fromiter(row.values(), dtype=np.float64)))
 
 
 def features(space: Space, candidate: Candidate) -> Iterator[tuple[Effect, Hashable, float]]:
@@ -84,8 +84,11 @@ def _spread(question: Question) -> float:
     return math.sqrt(max(1.0, (len(question.values) - 1) / 2)) if question.knob.ordered else 1.0
 
 
-def _holding(values: NDArray[Any], row: int, column: int) -> NDArray[Any]:
-    """`values`, grown by as much again if it has no such place."""
-    rows, columns = values.shape
-    more = (rows if row >= rows else 0, columns if column >= columns else 0)
-    return np.pad(values, [(0, after) for after in more]) if any(more) else values
+def _dense(rows: Sequence[_Entries], width: int) -> Matrix:
+    """These rows as a matrix of `width` columns."""
+    matrix = np.zeros((len(rows), width))
+    if rows:
+        places = np.repeat(np.arange(len(rows)), [len(columns) for columns, _ in rows])
+        columns = np.concatenate([columns for columns, _ in rows])
+        matrix[places, columns] = np.concatenate([values for _, values in rows])
+    return matrix
