@@ -36,6 +36,7 @@ from autotune.model import (
 )
 from autotune.model.protocol import Verdict
 from autotune.model.secrets import Secrets
+from autotune.scoring import distributions
 from autotune.scoring.drift import Drift
 from autotune.scoring.noise import Noise
 from autotune.space.memory import Capacity
@@ -109,6 +110,8 @@ class StudyRunner:
 
     def run(self) -> StudyEnd:
         """Run what is left of the study, and save its answer."""
+        # While the warm parent imports torch; else it would be between two trials.
+        distributions.load()
         course = self._fresh()
         course.replay(list(self.store.trials(self.study.run_id)))
         known = len(course.ledger.trials)

@@ -1,7 +1,7 @@
 """The normal and Student's t distribution.
 
 SciPy's special functions take half a second to import, and most commands need none: they are
-imported when the first is.
+imported when the first is, or with `load`.
 """
 
 import math
@@ -15,6 +15,11 @@ def _special() -> ModuleType:
     from scipy import special  # noqa: PLC0415
 
     return special  # type: ignore[no-any-return]
+
+
+def load() -> None:
+    """Import what is needed, at a time when nobody waits for it."""
+    _special()
 
 
 def normal_cdf(z: float) -> float:
