@@ -34,6 +34,7 @@ from autotune.model import (
     Trial,
 )
 from autotune.request import Request, build_space, build_target
+from autotune.scoring import distributions
 from autotune.space.catalogue import load_knobs
 from autotune.space.facts import Facts
 from autotune.space.instances import InstanceType, Interconnect
@@ -110,6 +111,16 @@ def test_a_true_gain_is_found_and_not_saved(tmp_path: Path) -> None:
     assert study.spec.target.instance == "simulated:mine"
     measured = [trial.measurement for trial in store.trials(study.run_id)]
     assert all(isinstance(one, SimulatedMeasurement) for one in measured)
+
+
+def test_scipy_is_imported_before_the_first_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its half a second would be between two trials, with the machine idle."""
+    seen: list[str] = []
+    monkeypatch.setattr(distributions, "load", lambda: seen.append("import"))
+    monkeypatch.setattr(Stop, "trial_started", lambda *_: seen.append("trial"))
+    store = MemoryStore()
+    run(started(LandscapeSource.of("all-equal"), store, max_trials=1), store, stop_after=2)
+    assert seen == ["import", "trial", "trial"]
 
 
 def test_the_same_seed_gives_the_same_study_and_another_one_another() -> None:
