@@ -8,7 +8,7 @@ one function or figure, so that nothing in the product exists for this benchmark
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -18,8 +18,10 @@ from unittest.mock import patch
 import numpy as np
 from simulated_studies import Scene, study, table
 
+from autotune.model import Candidate
 from autotune.model.protocol import Verdict
 from autotune.strategies.effects_prior import HYPOTHESES
+from autotune.strategies.staged import StagedStrategy
 
 WITHIN = 0.98
 SCENES = ("all-equal", "one-better", "two-ranks", "two-hosts", "additive", "interacting")
@@ -37,6 +39,20 @@ def _nothing(*_: object, **__: object) -> None:
 
 def _all_windows(*_: object, **__: object) -> Verdict:
     return Verdict.GO
+
+
+_ASK, _TELL = StagedStrategy.ask, StagedStrategy.tell
+
+
+def _asked_before(self: StagedStrategy, beside: Collection[Candidate] = ()) -> Candidate | None:
+    """What was proposed while the last trial ran, if that is still to be tried."""
+    ahead: Candidate | None = self.__dict__.pop("ahead", None)
+    return ahead if ahead is not None and ahead not in self._told else _ASK(self, beside)
+
+
+def _told_after(self: StagedStrategy, candidate: Candidate, value: float | None) -> None:
+    self.__dict__["ahead"] = _ASK(self, [candidate])
+    _TELL(self, candidate, value)
 
 
 _SHARE_ALONE = np.array([1.0, 1.0, 1.0, 0.0])
@@ -58,6 +74,10 @@ LEFT_OUT: dict[str, dict[str, object]] = {
     },
     "all hypotheses but the likeliest": {"autotune.strategies.effects_model.LIKELY": 1.0},
     "steps uphill in the model": {"autotune.strategies.staged.MOST_STEPS": 0},
+    "the last result of each proposal": {
+        "autotune.strategies.staged.StagedStrategy.ask": _asked_before,
+        "autotune.strategies.staged.StagedStrategy.tell": _told_after,
+    },
 }
 STRATEGIES = ("random", "tpe")
 """In place of `staged`, with all of the loop: what its stages and model are worth."""
