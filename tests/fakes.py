@@ -33,7 +33,10 @@ class FormulaExecutor(Executor):
         launch_s: Callable[[int], float] = lambda _: 1.0,
         prepared_s: Callable[[int], float] = lambda _: 0.0,
         effective: Callable[[Launch], dict[str, KnobValue]] = lambda _: {},
+        stall: Callable[[TrainingSettings], float] = lambda _: 1.0,
     ) -> None:
+        """The third window of a launch takes `stall` times as long as the others."""
+        self._stall = stall
         self._speed = speed
         self._noise = noise
         self._rng = random.Random(seed)
@@ -64,7 +67,8 @@ class FormulaExecutor(Executor):
         windows: list[Window] = []
         verdict = Verdict.GO
         for index in range(launch.spec.plan.windows):
-            windows.append(Window(index=index, steps=10, samples=320, seconds=320 / rate))
+            seconds = 320 / rate * (self._stall(launch.spec.settings) if index == 2 else 1.0)
+            windows.append(Window(index=index, steps=10, samples=320, seconds=seconds))
             verdict = on_window(windows[-1])
             if cancel.is_set():
                 return LaunchEnd(outcome=Outcome.CANCELLED, reason="the test cancelled it")

@@ -29,7 +29,7 @@ from autotune.scoring.compare import ratios
 from autotune.scoring.design import MAX_ROUNDS, MIN_ROUNDS, shown_at_least
 from autotune.scoring.looks import EARLY_SHARE
 from autotune.scoring.parity import disparity, unchecked
-from autotune.scoring.score import score
+from autotune.scoring.score import Score, score
 
 LEAST_ROUNDS = 2
 """Fewer give no interval."""
@@ -250,13 +250,28 @@ def _nothing_close(plan: Plan, ledger: Ledger, exhausted: str) -> str:
     if not count:
         why = exhausted or "no time was left"
         return f"nothing else was launched: {why}"
-    rates = [math.log(score(m).samples_per_second) for t in ledger.searched if (m := timed(t))]
-    if not rates:
-        return f"none of the other {count} candidates worked"
-    tried = "the other candidate" if count == 1 else f"none of the other {count} candidates"
-    best = math.exp(max(rates) - ledger.log_rate(plan.baseline))
-    verb = "didn't come" if count == 1 else "came"
-    return f"{tried} {verb} close: the best reading was {_percent(best)}"
+    alone = count == 1
+    tried = "the other candidate" if alone else f"none of the other {count} candidates"
+    readings = [score(m) for t in ledger.searched if (m := timed(t))]
+    if not readings:
+        return f"{tried} {'did not work' if alone else 'worked'}"
+    verb = "did not come" if alone else "came"
+    return f"{tried} {verb} close: {_nearest(readings, plan.baseline, ledger)}"
+
+
+def _nearest(readings: Sequence[Score], baseline: Candidate, ledger: Ledger) -> str:
+    """The best of them; and the fastest, if a gain of it was too unsteady to count."""
+    rate, value = math.exp(ledger.log_rate(baseline)), math.exp(ledger.log_score(baseline))
+    fastest = max(readings, key=lambda reading: reading.samples_per_second)
+    by_score = max(reading.value for reading in readings) / value
+    by_rate = fastest.samples_per_second / rate
+    told = f"the best score was at {_percent(by_score)}"
+    if by_rate <= max(1.0, by_score):
+        return told
+    return (
+        f"{told}; the fastest reading was at {_percent(by_rate)}, but with a stability of "
+        f"{fastest.stability:.2f} where the defaults have {value / rate:.2f}"
+    )
 
 
 def _none(plan: Plan, reason: str) -> Decision:

@@ -63,6 +63,7 @@ def run(
     prepared_s: Callable[[int], float] = lambda _: 0.0,
     effective: Callable[[Launch], dict[str, KnobValue]] = lambda _: {},
     knobs: Sequence[Knob] = KNOBS,
+    stall: Callable[[TrainingSettings], float] = lambda _: 1.0,
     time_limit_s: float | None = None,
     **spec: Any,
 ) -> tuple[StudyEnd, list[Trial], FormulaExecutor]:
@@ -88,6 +89,7 @@ def run(
         launch_s=launch_s,
         prepared_s=prepared_s,
         effective=effective,
+        stall=stall,
     )
     end = StudyRunner(
         study=study,

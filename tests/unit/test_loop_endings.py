@@ -74,6 +74,29 @@ def test_time_is_not_blamed_where_there_is_nothing_to_try() -> None:
     assert end.decision.reason == "nothing else was launched: every candidate was tried"
 
 
+@pytest.mark.parametrize("stall", [1.0, 1.5])
+def test_a_fast_reading_that_was_too_unsteady_is_not_passed_over_in_silence(stall: float) -> None:
+    """`none came close` beside `best reading +10 %` would be a contradiction."""
+
+    def speed(settings: TrainingSettings) -> float:
+        return (110.0 if stall > 1 else 70.0) if settings.strategy.is_fsdp else 100.0
+
+    end, _, _ = run(
+        speed,
+        stall=lambda settings: stall if settings.strategy.is_fsdp else 1.0,
+        only=("strategy",),
+        max_trials=2,
+    )
+    assert end.decision.conclusion is Conclusion.KEEP_DEFAULTS
+    said = re.fullmatch(
+        r"none of the other 2 candidates came close: the best score was at (-\d\d\.\d) %(.*)",
+        end.decision.reason,
+    )
+    assert said
+    assert ("; the fastest reading was at +" in said[2]) == (stall > 1)
+    assert ("stability of 0.77 where the defaults have 1.00" in said[2]) == (stall > 1)
+
+
 @pytest.mark.parametrize("noise", [0.005, 0.04])
 def test_confirmation_has_as_many_rounds_as_the_noise_asks_for(noise: float) -> None:
     def a_little_better(settings: TrainingSettings) -> float:
