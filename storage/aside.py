@@ -8,6 +8,7 @@ from pathlib import Path
 
 from autotune.errors import FieldError, UserError
 from autotune.model import Trial, decode, encode
+from autotune.storage.ranges import check_ranges
 
 _LONGEST_LINE = 16 * 2**20
 
@@ -52,6 +53,7 @@ def _trial(line: str, place: str, run_id: str) -> Trial:
         raise UserError(f"{place}: is not JSON") from None
     try:
         trial = decode(Trial, data)
+        check_ranges(trial, "trial")
     except FieldError as error:
         raise UserError(f"{place}: {error}") from None
     if trial.run_id != run_id:

@@ -20,6 +20,7 @@ from autotune.model import (
     encode,
 )
 from autotune.storage.objects import Objects
+from autotune.storage.ranges import check_ranges
 from autotune.storage.records import as_stored
 
 FORMAT = 1
@@ -152,17 +153,8 @@ def _change(data: Any, number: int, run_id: str) -> Change:
     record = decode(kind, data.get("record"), "record")
     if record.run_id != run_id:
         raise FieldError("record.run_id", record.run_id, f"is not the run {run_id!r}")
-    if isinstance(record, Trial):
-        _check_trial(record)
+    check_ranges(record, "record")
     return Change(number=number, record=record)
-
-
-def _check_trial(trial: Trial) -> None:
-    """Raise FieldError for figures that none has that was launched."""
-    if trial.number < 0:
-        raise FieldError("record.number", trial.number, "has to be at least 0")
-    if not 0 <= trial.seconds < float("inf"):
-        raise FieldError("record.seconds", trial.seconds, "has to be finite and at least 0")
 
 
 def _unreadable(objects: Objects, path: str, rule: str) -> UnreadableError:

@@ -10,6 +10,7 @@ from autotune.model import BestConfiguration, Job, Study, Trial, Window, decode,
 from autotune.model.codec import Json
 from autotune.storage.columns import NotJson
 from autotune.storage.lease import Lease, Owner
+from autotune.storage.ranges import check_ranges, check_time
 from autotune.storage.tables import (
     TARGET,
     Base,
@@ -73,13 +74,15 @@ def read_trial(row: TrialRow, windows: Iterable[WindowRow]) -> Trial:
         del values["left_behind"]
     if isinstance(values["measurement"], dict):
         values["measurement"] = {**values["measurement"], "windows": []}
-    trial = _decode(Trial, values, _place(row, "run_id", "number"))
-    if trial.measurement is None:
-        return trial
-    measured = dataclasses.replace(
-        trial.measurement, windows=tuple(_read_window(window) for window in windows)
-    )
-    return dataclasses.replace(trial, measurement=measured)
+    place = _place(row, "run_id", "number")
+    trial = _decode_only(Trial, values, place)
+    if trial.measurement is not None:
+        measured = dataclasses.replace(
+            trial.measurement, windows=tuple(_read_window(window) for window in windows)
+        )
+        trial = dataclasses.replace(trial, measurement=measured)
+    check_ranges(trial, place)
+    return trial
 
 
 def _read_window(row: WindowRow) -> Window:
@@ -128,7 +131,9 @@ def lease_values(run_id: str, owner: Owner, clock: str, ends_s: float) -> Row:
 
 def read_lease(row: LeaseRow, clock: str, now_s: float) -> Lease:
     """The lease as it stands at `now_s` of `clock`; one by another clock has ended."""
-    stored = _decode(_StoredLease, _values(row), _place(row, "run_id"))
+    place = _place(row, "run_id")
+    stored = _decode(_StoredLease, _values(row), place)
+    check_time(stored.ends_s, f"{place}.ends_s")
     left_s = stored.ends_s - now_s if stored.clock == clock else -math.inf
     return Lease(run_id=stored.run_id, owner=stored.owner, left_s=left_s)
 
@@ -143,6 +148,12 @@ def _place(row: Base, *key: str) -> str:
 
 
 def _decode(kind: type[Record], values: dict[str, Json], place: str) -> Record:
+    record = _decode_only(kind, values, place)
+    check_ranges(record, place)
+    return record
+
+
+def _decode_only(kind: type[Record], values: dict[str, Json], place: str) -> Record:
     for name, value in values.items():
         if isinstance(value, NotJson):
             raise FieldError(f"{place}.{name}", value.text, "is not JSON")

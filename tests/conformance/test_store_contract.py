@@ -118,7 +118,7 @@ def test_trials_come_by_number_with_their_own_windows(store: Store) -> None:
     store.add_study(a_study("other"))
     trials = {n: a_trial(n, measurement=a_measurement(build_s=float(n))) for n in (10, 9, 0, 2)}
     trials[2] = a_trial(2, measurement=None, outcome=Outcome.CRASHED)
-    trials[0] = a_trial(0, measurement=a_measurement(windows=()))
+    trials[0] = a_trial(0, outcome=Outcome.PRUNED, measurement=a_measurement(windows=()))
     for trial in trials.values():
         store.add_trial(trial)
     store.add_trial(a_trial(5, run_id="other"))
@@ -128,7 +128,7 @@ def test_trials_come_by_number_with_their_own_windows(store: Store) -> None:
 
 def test_the_same_trial_again_changes_nothing(store: Store) -> None:
     store.add_study(a_study())
-    trial = a_trial(seconds=NAN, measurement=a_measurement(losses=(NAN,)))
+    trial = a_trial(measurement=a_measurement(losses=(NAN,)))
     for again in (trial, trial, replace(trial, started_at=trial.started_at.astimezone())):
         store.add_trial(again)
     assert same(store.trials("r"), [trial])

@@ -26,6 +26,13 @@ EVERYWHERE = [
     ("trials", "measurement = '7'", f"{TRIAL}.measurement: 7 has to be a mapping"),
     ("trials", "measurement = '{}'", f"{TRIAL}.measurement.losses: is required"),
     ("trials", "log_tail = '1'", f"{TRIAL}.log_tail: 1 has to be text"),
+    ("trials", "seconds = -1", f"{TRIAL}.seconds: -1.0 has to be at least 0"),
+    ("trials", "seconds = 1e300", f"{TRIAL}.seconds: 1e+300 has to be at most 1e+15"),
+    ("trials", "failed_rank = -1", f"{TRIAL}.failed_rank: -1 has to be at least 0"),
+    ("windows", "steps = 0 WHERE position = 1", f"{WINDOW}.steps: 0 has to be at least 1"),
+    ("windows", "samples = 0 WHERE position = 1", f"{WINDOW}.samples: 0 has to be at least 1"),
+    ("windows", "seconds = 0 WHERE position = 1", f"{WINDOW}.seconds: 0.0 has to be at least 1e-"),
+    ("studies", "nodes = 0", f"{STUDY}.spec.target.nodes: 0 has to be at least 1"),
     ("studies", "status = 'lost'", f"{STUDY}.status: 'lost' is not known"),
     ("studies", "conclusion = 'lost'", f"{STUDY}.conclusion: 'lost' is not known"),
     ("studies", "spec = '[1]'", f"{STUDY}.spec: [1] has to be a mapping"),
@@ -48,6 +55,9 @@ SQLITE_ONLY = [
     ("trials", "started_at = '2025-01-01T00:00:00'", f"{TRIAL}.started_at: '2025-01-01T00:00:00' "),
     ("trials", "started_at = x'00'", f"{TRIAL}.started_at: b'\\x00' has to be an ISO 8601 time"),
     ("trials", "failed_rank = 'two'", f"{TRIAL}.failed_rank: 'two' has to be a whole number"),
+    ("trials", "seconds = 1e999", f"{TRIAL}.seconds: inf has to be finite"),
+    ("trials", "seconds = 'nan'", f"{TRIAL}.seconds: nan has to be finite"),
+    ("windows", "seconds = 1e999 WHERE position = 1", f"{WINDOW}.seconds: inf has to be finite"),
     ("trials", f"measurement = '{HUGE}'", f"{TRIAL}.measurement.build_s: "),
     ("windows", "steps = 'x' WHERE position = 1", f"{WINDOW}.steps: 'x' has to be a whole number"),
     ("windows", "seconds = 'x' WHERE position = 1", f"{WINDOW}.seconds: 'x' has to be a number"),
@@ -106,6 +116,16 @@ def test_a_damaged_record_leaves_the_others_readable(sqlite_url: str) -> None:
         assert store.study("other") is not None
         assert len(store.trials("other")) == 1
         assert store.best(TARGET) is None
+
+
+def test_a_completed_trial_without_its_windows_is_named(url: str) -> None:
+    with open_store(url) as store:
+        store.add_study(a_study())
+        store.add_trial(a_trial(3))
+        execute(url, "DELETE FROM windows")
+        with pytest.raises(StorageError) as caught:
+            store.trials("r")
+    assert f"{TRIAL}.measurement.windows: [] has to list at least one" in str(caught.value)
 
 
 def test_a_missing_table_is_a_storage_error(url: str) -> None:

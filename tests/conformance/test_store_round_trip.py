@@ -44,6 +44,7 @@ def round_trip(store: Store, trial: Trial) -> Trial:
 
 
 INF = float("inf")
+SHORTEST = Window(index=0, steps=1, samples=1, seconds=1e-9)
 HYBRID = TrainingSettings(
     strategy=ShardingStrategy.HYBRID, micro_batch=1, reshard_after_forward=True, shard_size=4
 )
@@ -53,20 +54,21 @@ HYBRID = TrainingSettings(
     "trial",
     [
         a_trial(),
-        a_trial(seconds=NAN),
-        a_trial(seconds=INF),
+        a_trial(seconds=0.0),
         a_trial(seconds=5e-324),
+        a_trial(seconds=1e15),
         a_trial(measurement=None, outcome=Outcome.HUNG, failed_rank=3, reason="rank 3 hung"),
-        a_trial(measurement=a_measurement(windows=())),
-        a_trial(measurement=a_measurement(losses=(NAN, INF, -INF, -0.0), build_s=NAN)),
+        a_trial(outcome=Outcome.PRUNED, measurement=a_measurement(windows=())),
+        a_trial(measurement=a_measurement(losses=(NAN, INF, -INF, -0.0), build_s=-0.01)),
         a_trial(
             measurement=a_measurement(
                 windows=tuple(
                     Window(index=7 - i, steps=2**40, samples=2**50, seconds=s)
-                    for i, s in enumerate((NAN, INF, -INF, 0.1 + 0.2))
+                    for i, s in enumerate((1e-100, 1e15, 0.1 + 0.2))
                 )
             )
         ),
+        a_trial(measurement=a_measurement(windows=(SHORTEST,))),
         a_trial(settings=HYBRID),
         a_trial(candidate=Candidate({}), environment={}),
         a_trial(log_tail="NUL \0, a lone \udcff, ünïcödé 🚂, \r\n", reason="\0", log_path="\udc80"),
@@ -130,13 +132,14 @@ TIMES = st.datetimes(datetime(1970, 1, 2), datetime(2100, 1, 1)).flatmap(  # noq
     )
 )
 WINDOWS = st.builds(
-    Window, index=SMALL, steps=st.integers(0, 2**62), samples=SMALL, seconds=st.floats()
-)
+    Window, index=SMALL, steps=st.integers(1, 2**62), samples=st.integers(1, 2**31 - 1),
+    seconds=st.floats(1e-100, 1e15),
+)  # fmt: skip
 MEASUREMENTS = st.builds(
     a_measurement,
-    windows=st.lists(WINDOWS, max_size=4).map(tuple),
+    windows=st.lists(WINDOWS, min_size=1, max_size=4).map(tuple),
     losses=st.lists(st.floats(), max_size=3).map(tuple),
-    build_s=st.floats(),
+    build_s=st.floats(-1e15, 1e15),
     effective=KNOBS,
     versions=st.dictionaries(TEXT, TEXT, max_size=2),
 )
@@ -150,7 +153,7 @@ TRIALS = st.builds(
     failed_rank=st.none() | SMALL,
     started_at=TIMES,
     # A time has no sign at zero, and SQLite's numbers have none there.
-    seconds=st.floats().map(lambda seconds: seconds + 0.0),
+    seconds=st.floats(0, 1e15).map(lambda seconds: seconds + 0.0),
     measurement=st.none() | MEASUREMENTS,
     log_path=TEXT,
     log_tail=TEXT,

@@ -1,17 +1,26 @@
 """One record that can't be read doesn't keep the others from being shown."""
 
 import json
+import math
+import random
+import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import Integer
 
 from autotune.cli.main import main
 from autotune.model import Outcome, StudySpec
 from autotune.storage import open_store
-from tests.conformance.records import a_best, a_study, a_target, a_trial
+from autotune.storage.columns import Document, Number
+from autotune.storage.lease import Owner
+from autotune.storage.tables import Base
+from tests.conformance.records import a_best, a_job, a_study, a_target, a_trial
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -142,3 +151,94 @@ def test_a_database_cant_name_any_folder(database: Path, call: Call) -> None:
     code, _, err = call("resume", "../../escaped")
     assert code == 2
     assert "is not a run id that autotune gives" in err
+
+
+SHOW, REPORT = ("show", "good"), ("report", "good", "--to", "md")
+RUNS, BEST = ("runs",), ("best", "--instance", "p4d.24xlarge")
+READERS = {
+    "studies": (RUNS, SHOW, REPORT),
+    "trials": (SHOW, REPORT),
+    "windows": (SHOW, REPORT),
+    "leases": (RUNS, SHOW),
+    "jobs": (RUNS, SHOW),
+    "best_configurations": (BEST, REPORT),
+}
+ODD: list[Any] = [math.inf, -math.inf, "nan", -1, 0, 5e-324, 1e308, 2**63 - 1]
+COLUMNS = [
+    (table.name, column.name)
+    for table in Base.metadata.tables.values()
+    for column in table.columns
+    if isinstance(column.type, Integer | Number)
+]
+DOCUMENTS = [
+    (table.name, column.name)
+    for table in Base.metadata.tables.values()
+    for column in table.columns
+    if isinstance(column.type, Document)
+]
+
+
+@pytest.fixture
+def leased(database: Path) -> Path:
+    """Something in every table."""
+    with open_store(f"sqlite:///{database}") as store:
+        store.take_lease("good", Owner(token="t", host="h", pid=1), 60.0)
+        store.add_job(a_job(run_id="elsewhere"))
+    return database
+
+
+def put(database: Path, table: str, column: str, value: object) -> None:
+    """Into every row that takes it: a key may be another row's."""
+    with sqlite3.connect(database) as connection:
+        for (row,) in connection.execute(f"SELECT rowid FROM {table}").fetchall():
+            with suppress(sqlite3.IntegrityError):
+                statement = f'UPDATE {table} SET "{column}" = ? WHERE rowid = ?'
+                connection.execute(statement, (value, row))
+    connection.close()
+
+
+def look(call: Call, table: str) -> None:
+    """Any other end than an exit fails in `call`."""
+    for command in READERS[table]:
+        code, _, err = call(*command)
+        assert code in (0, 1, 2)
+        assert code == 0 or "error: " in err
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS)
+def test_no_number_in_a_column_ends_a_command(
+    leased: Path, call: Call, tmp_path: Path, table: str, column: str
+) -> None:
+    kept = shutil.copy(leased, tmp_path / "kept.db")
+    for value in ODD:
+        shutil.copy(kept, leased)
+        put(leased, table, column, value)
+        look(call, table)
+
+
+@pytest.mark.parametrize(("table", "column"), DOCUMENTS)
+def test_no_number_in_a_document_ends_a_command(
+    leased: Path, call: Call, table: str, column: str
+) -> None:
+    chance = random.Random(f"{table}.{column}")
+    with sqlite3.connect(leased) as connection:
+        (text,) = connection.execute(f'SELECT "{column}" FROM {table}').fetchone()
+    connection.close()
+    document = json.loads(text) if text else None
+    for parent, key in list(numbers(document)):
+        was = parent[key]
+        for value in chance.sample([*ODD, 10**400], 2):
+            finite = not isinstance(value, float) or math.isfinite(value)
+            parent[key] = value if finite else str(value)
+            put(leased, table, column, json.dumps(document))
+            look(call, table)
+        parent[key] = was
+
+
+def numbers(document: Any) -> Iterator[tuple[Any, Any]]:
+    """Where there are numbers in it: what holds one, and its key there."""
+    inside = document if isinstance(document, dict | list) else ()
+    for key, value in list(inside.items() if isinstance(inside, dict) else enumerate(inside)):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield inside, key
+        yield from numbers(value)
