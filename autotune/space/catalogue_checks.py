@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import get_type_hints
 
-from autotune.errors import ABSENT, FieldError
-from autotune.model import DEFAULT, TrainingSettings, decode
+from autotune.errors import ABSENT, FieldError, quoted
+from autotune.model import DEFAULT, KnobValue, TrainingSettings, decode
 from autotune.model.secrets import redacted
 from autotune.model.variables import HINT, name_fault, value_fault
 from autotune.space.condition_checks import condition_mistakes
-from autotune.space.conditions import shown
+from autotune.space.conditions import same, shown
 from autotune.space.facts import FACTS
 from autotune.space.knob import Knob, TargetKind
 from autotune.space.logical import LOGICAL
@@ -69,16 +69,30 @@ def _values(knob: Knob, path: str) -> Iterator[FieldError]:
     computes = knob.rule in RULES and RULES[knob.rule].values is not None
     if not knob.choices and not computes and (not knob.rule or knob.rule in RULES):
         yield FieldError(f"{path}.choices", [], "has to list at least one value")
-    seen: list[str] = []
-    for index, choice in enumerate(knob.choices):
-        if repr(choice.value) in seen:
-            yield FieldError(f"{path}.choices[{index}].value", choice.value, "is there twice")
-        seen.append(repr(choice.value))
+    yield from _twins(knob, path)
     if knob.choices and knob.default is not None and knob.choice(knob.default) is None:
         values = [shown(choice.value) for choice in knob.choices]
         rule = "has to be one of the choices"
         yield FieldError(f"{path}.default", knob.default, rule, alternatives=values)
     yield from _range(knob, path)
+
+
+def _twins(knob: Knob, path: str) -> Iterator[FieldError]:
+    """Values that become one setting: a search would try it twice, as two candidates."""
+    for index, choice in enumerate(knob.choices):
+        for place, earlier in enumerate(knob.choices[:index]):
+            if _is_one_setting(knob, earlier.value, choice.value):
+                alike = repr(choice.value) == repr(earlier.value)
+                same_as = f"is the same setting as {quoted(earlier.value)}, choices[{place}]"
+                rule = "is there twice" if alike else same_as
+                yield FieldError(f"{path}.choices[{index}].value", choice.value, rule)
+                break
+
+
+def _is_one_setting(knob: Knob, one: KnobValue, other: KnobValue) -> bool:
+    if knob.sets.kind is TargetKind.ENVIRONMENT and shown(one) == shown(other):
+        return True
+    return same(one, other)
 
 
 def _range(knob: Knob, path: str) -> Iterator[FieldError]:

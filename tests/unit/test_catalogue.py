@@ -5,6 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import yaml
 
 from autotune.errors import UserError
 from autotune.model import DeviceKind, TrainingSettings
@@ -284,6 +285,32 @@ knobs:
 """
     space = Space(list(load(text).values()), FACTS)
     assert view(space, space.knob("own")).values == (True, 1, "default")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("1", "1.0"), ("1", '"1"'), ("true", '"true"'), ("-0.0", "0.0"), ("0", "-0.0"),
+     ("0.5", '"0.5"')],
+)  # fmt: skip
+def test_values_that_become_one_setting_are_refused(one: str, other: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load(entry(f"choices: [{{value: default}}, {{value: {one}}}, {{value: {other}}}]"))
+    first, second = (repr(yaml.safe_load(text)) for text in (one, other))
+    said = f"knobs[0].choices[2].value: {second} is the same setting as {first}, choices[1]"
+    assert said in str(caught.value)
+
+
+def test_each_value_that_is_there_again_is_named_once() -> None:
+    choices = ", ".join(f"{{value: {v}}}" for v in ("default", 1, 1.0, '"1"', 2, 2, "1.5", '"1.0"'))
+    with pytest.raises(UserError) as caught:
+        load(entry(f"choices: [{choices}]"))
+    found = re.findall(r"choices\[(\d)\]\.value: (.*)", str(caught.value))
+    assert found == [
+        ("2", "1.0 is the same setting as 1, choices[1]"),
+        ("3", "'1' is the same setting as 1, choices[1]"),
+        ("5", "2 is there twice"),
+        ("7", "'1.0' is the same setting as 1.0, choices[2]"),
+    ]
 
 
 @pytest.mark.parametrize(
