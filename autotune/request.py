@@ -11,6 +11,7 @@ from autotune.executors.landscapes import LandscapeSource
 from autotune.machines import LOCAL, Place
 from autotune.model import KnobValue, Machine, StudySpec, Target, UserWorkload, preset
 from autotune.space.catalogue import load_knobs
+from autotune.space.conditions import shown
 from autotune.space.environment import holding, named, notices
 from autotune.space.knob import Knob, Searched
 from autotune.space.space import Space
@@ -104,6 +105,7 @@ def build_space(request: Request, place: Place, target: Target) -> Space:
     """The candidates for `target`. Raises FieldError for what leaves none."""
     knobs = request.space.knobs()
     environment = holding(knobs, request.environment)
+    pinned = _parse_pins(request.pinned, knobs)
     return Space(
         knobs,
         place.facts(
@@ -112,8 +114,8 @@ def build_space(request: Request, place: Place, target: Target) -> Space:
             assumed=request.assumed,
             environment=environment,
         ),
-        pinned=_parse_pins(request.pinned, knobs),
-        only=[named(name, knobs, "--only").knob.name for name in request.only],
+        pinned=pinned,
+        only=_parse_only(request.only, knobs, pinned),
         searched=request.space.searched,
         allow_lossy=request.allow_lossy,
     )
@@ -164,3 +166,18 @@ def _parse_pins(pinned: Mapping[str, str], knobs: Sequence[Knob]) -> dict[str, K
             raise FieldError("--set", name, f"sets {knob.name} a second time")
         values[knob.name] = knob.parse(text)
     return values
+
+
+def _parse_only(
+    only: Sequence[str], knobs: Sequence[Knob], pinned: Mapping[str, KnobValue]
+) -> list[str]:
+    """The knobs to search. Raises FieldError for one that is held: nothing of it would be."""
+    found = {name: named(name, knobs, "--only").knob.name for name in only}
+    for name, knob in found.items():
+        if knob in pinned:
+            raise FieldError(
+                "--only", name, f"can't be searched: --set {knob}={shown(pinned[knob])} holds it",
+                alternatives=[other for other in found.values() if other not in pinned],
+                hint=f"leave out --set of {knob} to search it, or name other knobs",
+            )  # fmt: skip
+    return list(dict.fromkeys(found.values()))

@@ -183,7 +183,8 @@ OnlyOption = Annotated[
     typer.Option(
         "--only",
         metavar="KNOB,…",
-        help="Search these knobs, leave the others alone; may be given several times.",
+        help="Search these knobs, none of which --set holds, and leave the others alone; may be "
+        "given several times.",
     ),
 ]
 SpaceOption = Annotated[

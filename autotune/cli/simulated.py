@@ -1,6 +1,6 @@
 """What `autotune run --executor simulated` does otherwise than a run on a machine."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -10,6 +10,7 @@ from autotune.errors import FieldError, UserError
 from autotune.executors.landscapes import LandscapeSource, Recorded, layout_of, shipped_names
 from autotune.executors.landscapes.scenario import Job
 from autotune.request import Request
+from autotune.space.environment import named
 from autotune.space.space import Space
 
 _INSTANCE_HINTS = {
@@ -90,4 +91,13 @@ def _as_recorded(request: Request, job: Job) -> Request:
             "is not what was recorded",
             alternatives=[job.global_batch],
         )
-    return replace(request, global_batch=job.global_batch, only=request.only or job.only)
+    return replace(
+        request, global_batch=job.global_batch, only=request.only or _free(job.only, request)
+    )
+
+
+def _free(recorded: Sequence[str], request: Request) -> tuple[str, ...]:
+    """What is searched of the knobs that were recorded: a person may hold some of them."""
+    knobs = request.space.knobs()
+    held = {named(name, knobs, "--set").knob.name for name in request.pinned}
+    return tuple(name for name in recorded if name not in held)

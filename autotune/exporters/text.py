@@ -1,6 +1,6 @@
 """Sentences and comment lines that the exports share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from autotune.model import BestConfiguration, Conclusion, KnobValue
 
@@ -31,9 +31,13 @@ def defaults_text(pinned: Mapping[str, KnobValue]) -> str:
 
 def scope(pinned: Mapping[str, KnobValue], only: Sequence[str]) -> str:
     """What the user kept from being searched; empty if nothing."""
-    held = [f"{pins_text(pinned)} was held"] if pinned else []
-    named = [f"only {', '.join(only)} was searched"] if only else []
+    held = [f"{pins_text(pinned)} {_was(pinned)} held"] if pinned else []
+    named = [f"only {', '.join(only)} {_was(only)} searched"] if only else []
     return "; ".join([*held, *named])
+
+
+def _was(knobs: Collection[str]) -> str:
+    return "was" if len(knobs) == 1 else "were"
 
 
 def pins_text(pinned: Mapping[str, KnobValue]) -> str:

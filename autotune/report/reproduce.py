@@ -36,7 +36,8 @@ def command(study: Study) -> str:
         "--window": None if spec.window_s is None else f"{spec.window_s:g}s",
         "--space": None if spec.space == Searched.DEFAULT else spec.space,
         "--strategy": spec.search,
-        "--only": ",".join(spec.only) or None,
+        # A run of before that was refused may have knobs in both.
+        "--only": ",".join(name for name in spec.only if name not in spec.pinned) or None,
     }
     for name, value in optional.items():
         words += [] if value is None else [name, value]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from autotune.errors import FieldError, UserError
 from autotune.exporters import from_yaml, read, to_yaml, write_atomically
 from autotune.exporters.document import settings_document, target_document, to_document
+from autotune.exporters.text import scope
 from autotune.model import (
     ActivationCheckpointing,
     BestConfiguration,
@@ -24,6 +25,7 @@ from autotune.model import (
     DeviceKind,
     Dtype,
     Evidence,
+    KnobValue,
     Ratio,
     Reading,
     ShardingStrategy,
@@ -139,7 +141,22 @@ def test_what_the_user_held_is_part_of_the_document_and_of_its_head() -> None:
     head = text.partition("schema:")[0]
     held = "strategy=ddp static_graph=true groups=1 odd=0x10"
     assert f"keep the defaults with {held} for" in head
-    assert f"{held} was held; only bucket_cap_mb was searched." in head
+    assert f"{held} were held; only bucket_cap_mb was searched." in head
+
+
+@pytest.mark.parametrize(
+    ("pinned", "only", "says"),
+    [
+        ({}, (), ""),
+        ({"groups": 1}, (), "groups=1 was held"),
+        ({}, ("strategy", "groups"), "only strategy, groups were searched"),
+        ({"a": 1, "b": True}, ("c",), "a=1 b=true were held; only c was searched"),
+    ],
+)
+def test_one_knob_was_and_several_were(
+    pinned: dict[str, KnobValue], only: tuple[str, ...], says: str
+) -> None:
+    assert scope(pinned, only) == says
 
 
 def test_the_document_for_json_has_the_names_of_the_yaml() -> None:

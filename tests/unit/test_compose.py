@@ -142,6 +142,14 @@ def test_names_are_explained() -> None:
         ({"pinned": {"NCCL_NCHANNELS": "8", "nccl_channels": "4"}}, "a second time"),
         ({"pinned": {"NCCL_NCHANNELS": "many"}}, "is not a value of this knob"),
         ({"pinned": {"NCCL_ALGO": "collnet_direct"}}, "is left out here"),
+        (
+            {"only": ("strategy",), "pinned": {"strategy": "ddp"}},
+            "--only: 'strategy' can't be searched: --set strategy=ddp holds it$",
+        ),
+        (
+            {"only": ("compile", "NCCL_NCHANNELS"), "pinned": {"nccl_channels": "8"}},
+            "--only: 'NCCL_NCHANNELS' can't be searched: --set nccl_channels=8 holds it .*compile",
+        ),
         ({"only": ("NCCL_FOO",)}, "--only: 'NCCL_FOO' does nothing"),
         ({"assumed": {"ncl": "2"}}, "--assume: 'ncl' is no fact; did you mean 'nccl'"),
         ({"assumed": {"nccl": "two"}}, "is not an NCCL version"),

@@ -33,6 +33,7 @@ from autotune.model import (
     TrainingSettings,
     Trial,
 )
+from autotune.report.reproduce import command
 from autotune.request import Request, build_space, build_target
 from autotune.scoring import distributions
 from autotune.space.catalogue import load_knobs
@@ -255,3 +256,28 @@ def test_a_recorded_landscape_is_played_back_for_its_own_job_only() -> None:
         started(source, store, global_batch=64)
     with pytest.raises(UserError, match=r"no record of the candidate .*static_graph=True"):
         started(source, store, only=("static_graph",))
+
+
+def test_what_is_held_isnt_searched_on_a_recorded_landscape_either() -> None:
+    """It says by itself what is searched: nobody has named the same knob twice."""
+    source = LandscapeSource.of("two-ranks")
+    store = MemoryStore()
+    study = started(source, store, pinned={"accumulation_steps": "4"})
+    assert study.spec.pinned == {"accumulation_steps": 4}
+    assert "accumulation_steps" not in study.spec.only
+    assert "strategy" in study.spec.only
+    with pytest.raises(UserError, match="--only: 'accumulation_steps' can't be searched"):
+        started(source, store, pinned={"accumulation_steps": "4"}, only=("accumulation_steps",))
+
+
+def test_a_study_of_before_with_a_knob_in_both_goes_on() -> None:
+    source = LandscapeSource.of("two-ranks")
+    store = MemoryStore()
+    study = started(source, store, max_trials=1, pinned={"accumulation_steps": "4"})
+    both = dataclasses.replace(study.spec, only=(*study.spec.only, "accumulation_steps"))
+    before = dataclasses.replace(study, run_id="before", spec=both)
+    store.add_study(before)
+    assert run(before, store).decision
+    asked_again = command(before)
+    assert "accumulation_steps" not in asked_again.partition("--only ")[2].partition(" ")[0]
+    assert "--set accumulation_steps=4" in asked_again
