@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from autotune.cli.options import ForceOption, output_path
+from autotune.cli.saved_file import read_saved
 from autotune.errors import UserError
 from autotune.exporters import EXPORTERS, Exporter, exporter
-from autotune.exporters.document import read
 from autotune.exporters.files import write_atomically
 from autotune.model import BestConfiguration, Conclusion
 
@@ -31,7 +31,7 @@ def export(
     """
     path = output_path(output)
     wanted = exporter(to)
-    best = read(file)
+    best = read_saved(file)
     _check_confirmed(best, file, force=force)
     text = wanted.export(best)
     _warn(wanted, best)

@@ -21,13 +21,14 @@ from autotune.cli.options import (
     duration,
 )
 from autotune.cli.render import out, print_json, rate_text, ratio_text
+from autotune.cli.saved_file import read_saved
 from autotune.cli.venue import Venue, venue
 from autotune.compose import Launching
 from autotune.errors import FieldError, UserError
 from autotune.executors.base import LaunchEnd
 from autotune.executors.own_folder import OwnFolder
 from autotune.executors.rank_environment import carried_environment
-from autotune.exporters.document import read, to_yaml
+from autotune.exporters.document import to_yaml
 from autotune.exporters.files import check_writable, write_atomically
 from autotune.exporters.fingerprint import changes, misfit
 from autotune.exporters.script_text import script_command
@@ -98,7 +99,7 @@ def verify(
     Exit codes: 0 it still holds, 4 it no longer holds, 5 not known, 2 usage, 130 interrupted.
     """
     plan = measurement_plan(duration(window, "--window"))
-    best = read(file)
+    best = read_saved(file)
     cluster = _cluster(best, executor, address, share_machine=share_machine)
     _check_improves(best, file)
     if update:

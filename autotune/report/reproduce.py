@@ -54,14 +54,20 @@ def commands(study: Study) -> list[str]:
     target = study.spec.target
     if target.is_simulated or study.conclusion is not Conclusion.IMPROVED:
         return [command(study)]
-    best = ["autotune", "best", "--instance", _instance(target.instance)]
-    best += ["--workload", target.workload, "--global-batch", str(target.global_batch)]
     return [
         command(study),
-        f"{shlex.join(best)} > best.yaml",
+        f"{best_command(study)} > best.yaml",
         "autotune export best.yaml --to env > best.env",
         "autotune verify best.yaml",
     ]
+
+
+def best_command(study: Study) -> str:
+    """What prints the answer for the target of `study`."""
+    target = study.spec.target
+    best = ["autotune", "best", "--instance", _instance(target.instance)]
+    best += ["--workload", target.workload, "--global-batch", str(target.global_batch)]
+    return shlex.join(best)
 
 
 def notes(study: Study) -> list[str]:
