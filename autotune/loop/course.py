@@ -27,8 +27,18 @@ class Course(Generic[AnyProposals]):
     """What was launched and hasn't ended."""
 
     def replay(self, trials: Sequence[Trial]) -> None:
-        """Go to where the study was after these trials."""
-        self.proposals.replay(trials, self.ledger)
+        """Go to where the study was after these trials.
+
+        The search is asked before the same ones: what it proposes and needs no launch it learns
+        from.
+        """
+        for trial in trials:
+            is_again = trial.candidate in self.ledger.open
+            # Beside others, the search was asked where it wouldn't be alone.
+            is_searched = trial.phase is Phase.SEARCH and not is_again
+            if is_searched or self.plan.asks(self.ledger, self.ledger.elapsed_s):
+                self.proposals.ask(self.ledger)
+            self._learn(trial)
 
     def next(self, elapsed_s: float) -> Step | None:
         """What to launch beside what is under way, which it then is, too.
@@ -46,6 +56,9 @@ class Course(Generic[AnyProposals]):
     def ended(self, step: Step, trial: Trial) -> None:
         """`step`, which was under way, has come to `trial`."""
         self.under_way.remove(step)
+        self._learn(trial)
+
+    def _learn(self, trial: Trial) -> None:
         self.ledger.add(trial)
         self.proposals.tell(trial, self.ledger)
 

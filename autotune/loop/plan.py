@@ -74,14 +74,10 @@ class Plan:
             return None
         if self.until_s is not None and elapsed_s >= self.until_s:
             return None
-        if again := next((c for c in ledger.open if c not in beside), None):
-            return Step(phase=ledger.open[again], candidate=again)
-        if self._needs_baseline(ledger, elapsed_s):
-            return Step(phase=Phase.BASELINE, candidate=self.baseline)
+        if first := self._before_search(ledger, elapsed_s, beside):
+            return first
         if is_too_noisy(ledger):
             return None
-        if second_look := self._second_look(ledger, elapsed_s):
-            return second_look
         if self._is_searching(ledger, elapsed_s, len(beside)) and (candidate := ask()):
             return Step(phase=Phase.SEARCH, candidate=candidate)
         return (
@@ -89,6 +85,22 @@ class Plan:
             or self._confirm(ledger, elapsed_s)
             or self._try_another(ledger, elapsed_s)
         )
+
+    def asks(self, ledger: Ledger, elapsed_s: float) -> bool:
+        """Whether `next_step` asks for a candidate, with nothing under way."""
+        if self._before_search(ledger, elapsed_s, ()) or is_too_noisy(ledger):
+            return False
+        return self._is_searching(ledger, elapsed_s, 0)
+
+    def _before_search(
+        self, ledger: Ledger, elapsed_s: float, beside: Collection[Candidate]
+    ) -> Step | None:
+        """What is launched whatever the search has to propose."""
+        if again := next((c for c in ledger.open if c not in beside), None):
+            return Step(phase=ledger.open[again], candidate=again)
+        if self._needs_baseline(ledger, elapsed_s):
+            return Step(phase=Phase.BASELINE, candidate=self.baseline)
+        return None if is_too_noisy(ledger) else self._second_look(ledger, elapsed_s)
 
     def finalists(self, ledger: Ledger) -> list[Candidate]:
         """Who is measured against the baseline: the one thought best, if it may be better."""

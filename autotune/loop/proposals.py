@@ -29,7 +29,7 @@ class Proposals:
     """Asks the strategy until a candidate comes that is worth a launch.
 
     What is skipped is told to the strategy and not stored: a resumed study finds it out again, by
-    replaying its stored trials one by one.
+    asking wherever the study did.
     """
 
     strategy: SearchStrategy
@@ -39,17 +39,6 @@ class Proposals:
     """Launches of earlier confirmations that the strategy was told of."""
     exhausted: bool = False
     """Nothing was left to propose when it was last asked for."""
-
-    def replay(self, trials: Sequence[Trial], ledger: Ledger) -> None:
-        """Bring the strategy and the ledger to where they were after these trials."""
-        for trial in trials:
-            is_asked = trial.phase in (Phase.SEARCH, Phase.CONTEND)
-            if is_asked and trial.candidate not in ledger.open:
-                # Before a contender the search had nothing to propose, or wasn't asked, and then
-                # asking changes nothing.
-                self.ask(ledger)
-            ledger.add(trial)
-            self.tell(trial, ledger)
 
     def ask(self, ledger: Ledger, beside: Collection[Candidate] = ()) -> Candidate | None:
         """The next candidate to launch, and a note if there is none.

@@ -125,13 +125,9 @@ class StudyRunner:
     def recall(self) -> StudyEnd:
         """What the stored trials come to: nothing is launched, and nothing is saved."""
         course = self._fresh()
-        trials = list(self.store.trials(self.study.run_id))
-        confirming = (i for i, trial in enumerate(trials) if trial.phase is Phase.CONFIRM)
-        searched = next(confirming, len(trials))
-        course.replay(trials[:searched])
-        # The search said once more whether it had anything left.
+        course.replay(list(self.store.trials(self.study.run_id)))
+        # Without a confirmation, the search was asked once more than trials were launched.
         course.look_ahead(self._used_s(course.ledger))
-        course.replay(trials[searched:])
         unfinished = self.study.status is not StudyStatus.FINISHED
         return self._end(course, streak=None, interrupted=unfinished)
 

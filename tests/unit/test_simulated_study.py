@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
@@ -15,11 +16,12 @@ from autotune.errors import FieldError, UserError
 from autotune.executors.landscapes import Landscape, LandscapeSource, Noise
 from autotune.executors.simulated import SimulatedExecutor
 from autotune.exporters.document import from_yaml, to_yaml
-from autotune.loop.observer import Observer
+from autotune.loop.observer import Observer, TrialStart
 from autotune.loop.study import StudyEnd, StudyRunner
 from autotune.machines import simulated_place
 from autotune.model import (
     BestConfiguration,
+    Candidate,
     Conclusion,
     DeviceKind,
     Evidence,
@@ -42,6 +44,7 @@ from autotune.space.instances import InstanceType, Interconnect
 from autotune.space.space import Space
 from autotune.storage import MemoryStore, Store
 from autotune.strategies import build_strategy
+from autotune.strategies.base import Comparison, SearchStrategy
 from tests.fakes import MACHINE
 
 BETTER = """
@@ -51,6 +54,34 @@ step_noise_percent: 1
 gain_percent: 20
 better: {strategy: fsdp_full}
 """
+
+
+SKIPPING = """
+base: additive
+memory_percent: 100
+failures:
+- {outcome: crashed, percent: 15, each: candidate}
+- {outcome: out_of_memory, percent: 25, each: candidate}
+"""
+
+
+class Recorder(SearchStrategy):
+    """Notes what a strategy is told."""
+
+    def __init__(self, strategy: SearchStrategy) -> None:
+        self._strategy = strategy
+        self.patience, self.pivotal = strategy.patience, strategy.pivotal
+        self.told: list[tuple[Candidate, float | None]] = []
+
+    def ask(self, beside: Collection[Candidate] = ()) -> Candidate | None:
+        return self._strategy.ask(beside)
+
+    def tell(self, candidate: Candidate, value: float | None) -> None:
+        self.told.append((candidate, value))
+        self._strategy.tell(candidate, value)
+
+    def compare(self, one: Candidate, other: Candidate) -> Comparison | None:
+        return self._strategy.compare(one, other)
 
 
 class Stop(Observer):
@@ -144,6 +175,48 @@ def test_a_resumed_study_goes_on_as_it_would_have(tmp_path: Path, text: str) -> 
     assert resumed is not None
     run(resumed, store)
     assert trials(store, whole) == trials(store, broken)
+
+
+class Starts(Observer):
+    """What the search had been told when each trial started; the run ends with trial `last`."""
+
+    def __init__(self, last: int | None = None) -> None:
+        self.strategy: Recorder | None = None
+        self.cancel = Event()
+        self.seen: dict[int, list[tuple[Candidate, float | None]]] = {}
+        self._last = last
+
+    def trial_started(self, start: TrialStart) -> None:
+        assert self.strategy
+        self.seen[start.number] = list(self.strategy.told)
+        if start.number == self._last:
+            self.cancel.set()
+
+
+def test_a_search_that_was_resumed_knows_what_it_would_have_known(tmp_path: Path) -> None:
+    """Skipped proposals are told and not stored: it has to ask again just where it asked."""
+    source = source_of(tmp_path, SKIPPING)
+    whole = started(source, MemoryStore(), seed=3, max_trials=24)
+
+    def starts(store: MemoryStore, last: int | None = None) -> Starts:
+        seen = Starts(last)
+        store.add_study(whole)
+        place = simulated_place(source)
+        resumed = runner(whole, place, store, seen, seen.cancel, {"NCCL_ALGO": "x"})
+        resumed.strategy = seen.strategy = Recorder(resumed.strategy)
+        resumed.run()
+        return seen
+
+    store = MemoryStore()
+    expected = starts(store).seen
+    recorded = list(store.trials(whole.run_id))
+    assert len(expected[30]) > 30  # some were skipped
+    for number in range(15, len(recorded), 5):
+        stopped = MemoryStore()
+        stopped.add_study(whole)
+        for trial in recorded[:number]:
+            stopped.add_trial(trial)
+        assert starts(stopped, number).seen == {number: expected[number]}, number
 
 
 def test_a_budget_counts_virtual_time() -> None:
