@@ -59,8 +59,8 @@ class NodeAgent:
         self._earlier = 0
         """Trials that the ranks of the last one had finished before."""
         self._memory_before = memory_before
-        self._is_alone = False
-        """Nothing is left of trials whose agent died."""
+        self._is_ready = False
+        """It has been waited for what outlives trials."""
         self._left = ""
         """What could be seen of them and didn't go away, until a trial has told it."""
 
@@ -85,16 +85,18 @@ class NodeAgent:
         return port
 
     def get_ready(self, order: Order, cancel: Event) -> None:
-        """Wait for what the trial needs that outlives trials: nothing, for most of them.
+        """Before the first trial, wait for what outlives trials.
 
-        For the first, that's the imports, and that nothing is left of what an agent before this
-        one ran. Returns early if `cancel` is set.
+        That's the imports, and that nothing is left of what an agent before this one ran. Returns
+        early if `cancel` is set. Imports that a later trial waits for, since its own variables want
+        others, take that trial's time.
         """
-        if not self._is_alone:
-            self._is_alone = True
-            self._quarantine.add(end_orphans())
-            if self._memory_before is not None:
-                self._left = "; ".join(DeviceMemory(self._memory_before).wait_until_free())
+        if self._is_ready:
+            return
+        self._is_ready = True
+        self._quarantine.add(end_orphans())
+        if self._memory_before is not None:
+            self._left = "; ".join(DeviceMemory(self._memory_before).wait_until_free())
         environment = self._environment(order, order.nobody, {})
         self._starter.get_ready(self._rank_command, environment, cancel)
 

@@ -45,12 +45,22 @@ def run(
     return launch(starter, folder, fake(behaviour), Event(), environment)
 
 
+def executor_with(starter: RankStarter, command: tuple[str, ...]) -> LocalExecutor:
+    return LocalExecutor(MACHINE, rank_command=command, limits=LIMITS, starter=starter)
+
+
 def launch(
     starter: RankStarter,
     folder: Path,
     command: tuple[str, ...],
     cancel: Event,
     environment: dict[str, str] | None = None,
+) -> LaunchEnd:
+    return launch_by(executor_with(starter, command), folder, cancel, environment)
+
+
+def launch_by(
+    executor: LocalExecutor, folder: Path, cancel: Event, environment: dict[str, str] | None = None
 ) -> LaunchEnd:
     spec = TrialSpec(
         trial_id="t",
@@ -60,7 +70,6 @@ def launch(
         plan=MeasurementPlan(windows=1),
         environment=environment or {},
     )
-    executor = LocalExecutor(MACHINE, rank_command=command, limits=LIMITS, starter=starter)
     trial = Launch(spec=spec, nodes=1, ranks_per_node=2, directory=folder, time_limit_s=20)
     with pytest.MonkeyPatch.context() as patch:
         # It changes from test to test, and another environment is another warm parent.
@@ -198,6 +207,17 @@ def test_another_interpreters_environment_is_another_parent(
     run(bare, tmp_path / "2", "complete", {"PYTHONHASHSEED": "1"})
     assert parent_of(bare) != first
     assert not alive(first)
+
+
+def test_only_the_first_imports_are_no_trials_time(bare: RankStarter, tmp_path: Path) -> None:
+    """Those that a candidate's own variables want cost what a budget is for."""
+    executor = executor_with(bare, fake("complete"))
+    first = launch_by(executor, tmp_path / "0", Event())
+    parent = parent_of(bare)
+    other = launch_by(executor, tmp_path / "1", Event(), {"PYTHONHASHSEED": "1"})
+    assert other.outcome is Outcome.COMPLETED
+    assert parent_of(bare) != parent
+    assert other.prepared_s < first.prepared_s / 5
 
 
 @pytest.mark.parametrize(
