@@ -11,6 +11,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import islice
 
 from autotune.model import Candidate
 from autotune.scoring.improvement import shown_by_one
@@ -37,7 +38,8 @@ class StagedStrategy(SearchStrategy):
     """Expected improvement by a model of the knobs' effects, alone and beside large knobs."""
 
     patience = None
-    exhausted = f"no other candidate is expected to gain {100 * WORTH:g} %"
+    unpromising = f"no launch of another candidate is expected to show a gain of {100 * WORTH:g} %"
+    exhausted = unpromising
 
     def __init__(self, space: Space, seed: int) -> None:
         self._space = space
@@ -59,6 +61,17 @@ class StagedStrategy(SearchStrategy):
         self._neighbours: dict[Candidate, tuple[Candidate, ...]] = {}
 
     def ask(self, beside: Collection[Candidate] = ()) -> Candidate | None:
+        found = self._worth_trying(beside)
+        if found is None:
+            has_all = self._has_tried_all(beside)
+            self.exhausted = SearchStrategy.exhausted if has_all else self.unpromising
+        return found
+
+    def _has_tried_all(self, beside: Collection[Candidate]) -> bool:
+        passed = {*self._told, *beside}
+        return all(one in passed for one in islice(self._space.candidates(), len(passed) + 1))
+
+    def _worth_trying(self, beside: Collection[Candidate]) -> Candidate | None:
         passed = {*self._told, *beside}
         if untried := next((c for c in self._screening if c not in passed), None):
             return untried

@@ -57,18 +57,20 @@ def test_the_search_says_why_it_ended() -> None:
     stopped, _, _ = run(fsdp_wins, max_trials=3)
     assert stopped.search_ended == "as many candidates as asked for were tried (3)"
     enough, trials, _ = run(fsdp_wins, max_trials=None)
-    assert "is expected to gain" in enough.search_ended
+    assert "is expected to show a gain" in enough.search_ended
     assert len(trials) < 150
     late, _, _ = run(fsdp_wins, max_trials=None, budget_s=30.0)
     assert late.search_ended == "the time left is for confirmation"
     bored, _, _ = run(equal, max_trials=None, search="random", noise=0.0)
     assert "brought nothing better" in bored.search_ended
-    tried, _, _ = run(equal, max_trials=None, search="grid", only=("bucket_cap_mb",))
-    assert tried.search_ended == "every candidate was tried"
+    for search in ("grid", "staged"):
+        tried, _, _ = run(equal, max_trials=None, search=search, only=("bucket_cap_mb",))
+        assert tried.search_ended == "every candidate was tried", search
 
 
-def test_time_is_not_blamed_where_there_is_nothing_to_try() -> None:
-    end, trials, _ = run(equal, max_trials=None, budget_s=600.0, search="grid", knobs=[])
+@pytest.mark.parametrize("search", ["grid", "staged"])
+def test_time_is_not_blamed_where_there_is_nothing_to_try(search: str) -> None:
+    end, trials, _ = run(equal, max_trials=None, budget_s=600.0, search=search, knobs=[])
     assert {trial.phase for trial in trials} == {Phase.BASELINE}
     assert end.decision.conclusion is Conclusion.KEEP_DEFAULTS
     assert end.decision.reason == "nothing else was launched: every candidate was tried"
