@@ -16,7 +16,7 @@ from typing import Any
 
 from autotune.compose import build_spec
 from autotune.errors import UserError
-from autotune.loop.conclude import Decision
+from autotune.loop.decision import Decision
 from autotune.loop.stepwise import Stepwise
 from autotune.machines import LOCAL, describe_place
 from autotune.model import DeviceKind, Outcome, StudySpec, TrainingSettings, decode, encode

@@ -82,6 +82,8 @@ def _sentence(study: Study, end: StudyEnd) -> str:
     is_unconfirmed = end.decision.conclusion is Conclusion.UNCONFIRMED
     if is_unconfirmed and not is_early and not end.search_ended:
         return f"Nothing but the {defaults_text(study.spec.pinned)} was tried."
+    if is_unconfirmed and end.evidence is not None and end.evidence.winner is None:
+        return f"Unconfirmed: the {defaults_text(study.spec.pinned)} looked best, nothing more."
     return _SENTENCES[end.decision.conclusion].format(defaults=defaults_text(study.spec.pinned))
 
 

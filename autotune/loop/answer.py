@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from autotune.errors import FieldError
-from autotune.loop.conclude import Decision
+from autotune.loop.decision import Decision
 from autotune.loop.fingerprint import fingerprint, versions
 from autotune.loop.history import reading
 from autotune.loop.ledger import Ledger
@@ -24,11 +24,9 @@ from autotune.space.space import Space
 def evidence(plan: Plan, ledger: Ledger, decision: Decision, device: DeviceKind) -> Evidence:
     """What speaks for `decision`. Not for Conclusion.NO_CANDIDATE."""
     # A confirmed answer counts the interleaved launches only, of its own confirmation.
-    confirmations = [ledger.confirmations, *reversed(ledger.refuted)]
     counted: Sequence[Trial] = ledger.trials
     if decision.ratio:
-        own = next(rounds for rounds in confirmations if decision.compared in rounds)
-        counted = [trial for launches in own.values() for trial in launches]
+        counted = [trial for launches in decision.confirmation.values() for trial in launches]
     winner = None
     if decision.candidate != plan.baseline:
         winner = reading(t for t in counted if t.candidate == decision.candidate)

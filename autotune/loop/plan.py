@@ -145,6 +145,8 @@ class Plan:
             return f"as many candidates as asked for were tried ({tried})"
         if self._is_out_of_patience(ledger):
             return f"the last {self.strategy.patience} candidates brought nothing better"
+        if self.limit_s is None or hopeless(ledger.trials) or diverges(ledger):
+            return ""  # the answer itself says why
         return "the time left is for confirmation"
 
     def _needs_baseline(self, ledger: Ledger, elapsed_s: float) -> bool:

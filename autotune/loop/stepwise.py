@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from autotune.loop.conclude import Decision, decide, decide_early
+from autotune.loop.conclude import decide, decide_early
 from autotune.loop.course import Course
+from autotune.loop.decision import Decision
 from autotune.loop.ledger import Ledger
 from autotune.loop.plan import Plan, Step
 from autotune.loop.proposals import Proposals, known_in_disguise

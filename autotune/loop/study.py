@@ -10,9 +10,10 @@ from threading import Event, Lock
 
 from autotune.executors.base import Executor, OnWindow
 from autotune.loop.answer import best_configuration, evidence
-from autotune.loop.conclude import Decision, decide, decide_early, is_left_open
+from autotune.loop.conclude import decide, decide_early, is_left_open
 from autotune.loop.course import Course
 from autotune.loop.crew import Crew
+from autotune.loop.decision import Decision
 from autotune.loop.failures import Streak, stuck
 from autotune.loop.fit import FittingProposals, LeftOut, memory_knowledge
 from autotune.loop.history import covered_s

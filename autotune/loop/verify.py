@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 
 from autotune.executors.base import Executor, Launch, LaunchEnd
-from autotune.loop.conclude import caveat, unfit
+from autotune.loop.confirmed import caveat, unfit
 from autotune.loop.fingerprint import fingerprint, versions
 from autotune.loop.history import reading_of
 from autotune.model import (
