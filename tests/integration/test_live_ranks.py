@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -169,6 +170,8 @@ def test_a_rank_that_died_while_it_waited_costs_no_trial(launch: Launcher) -> No
     completed(launch())
     before = launch.pids()
     os.kill(before[1], signal.SIGKILL)
+    while alive(before[1]):
+        time.sleep(0.01)
     completed(launch())
     assert not set(before) & set(launch.pids())
     assert not alive(before[0])
