@@ -15,11 +15,17 @@ from autotune.model import UserWorkload
 RANK_PROGRAM = ("-m", "autotune.trainers.rank")
 MAX_FAILURES = 3
 """Of warm parents, one after the other."""
+MOST_PARENTS = 2
+"""Kept at once, of a few hundred MiB each: rounds of confirmation go to and fro between a candidate
+and the baseline, which may want different imports."""
 _LOG = logging.getLogger(__name__)
+
+_Identity = tuple[frozenset[tuple[str, str]], str]
+"""What a warm parent was started with: the environment, and the folder."""
 
 
 class RankStarter:
-    """Keeps one warm parent, as it has to be for the ranks that are asked for. Not thread-safe."""
+    """Keeps warm parents, as they have to be for the ranks that are asked for. Not thread-safe."""
 
     def __init__(
         self,
@@ -38,24 +44,34 @@ class RankStarter:
         self._bare = bare
         self._workload = workload
         self.parent: WarmProcess | None = None
-        """The warm parent of today, if there is one."""
+        """The warm parent that was asked for last, if there is one."""
         self.warden = warden or Warden()
-        self._identity: tuple[dict[str, str], str] | None = None
+        self._parents: dict[_Identity, WarmProcess] = {}
+        """All that are kept, the one that was asked for last at the end."""
         self._failures = 0
 
     def prepare(self, environment: Mapping[str, str]) -> None:
         """Have a warm parent start for ranks with about this environment; returns at once."""
         if self.why_cold:
             return
-        identity = (start_environment({**environment, **ALWAYS}), _folder())
-        if self.parent is not None and self.parent.alive and identity == self._identity:
-            return
-        self._close_parent()
+        imports = start_environment({**environment, **ALWAYS})
+        identity = frozenset(imports.items()), _folder()
+        self.parent = self._parents.pop(identity, None)
+        if self.parent is not None and not self.parent.alive:
+            self.parent.close()
+            self.parent = None
+        if self.parent is None:
+            self._close_parents(all_but=MOST_PARENTS - 1)
+            self.parent = self._new_parent(imports)
+        if self.parent is not None:
+            self._parents[identity] = self.parent
+
+    def _new_parent(self, environment: dict[str, str]) -> WarmProcess | None:
         try:
-            self.parent = WarmProcess(identity[0], bare=self._bare, workload=self._workload)
+            return WarmProcess(environment, bare=self._bare, workload=self._workload)
         except OSError as error:
             self._give_up(str(error))
-        self._identity = identity
+            return None
 
     def get_ready(
         self, program: Sequence[str], environment: Mapping[str, str], cancel: Event
@@ -73,14 +89,15 @@ class RankStarter:
         return rank or RankProcess(command)
 
     def close(self) -> None:
-        """End the warm parent and the warden; the ranks are to be ended before."""
-        self._close_parent()
+        """End the warm parents and the warden; the ranks are to be ended before."""
+        self._close_parents()
+        self.parent = None
         self.warden.close()
 
-    def _close_parent(self) -> None:
-        if self.parent is not None:
-            self.parent.close()
-            self.parent = None
+    def _close_parents(self, all_but: int = 0) -> None:
+        """End those that weren't asked for for longest."""
+        while len(self._parents) > all_but:
+            self._parents.pop(next(iter(self._parents))).close()
 
     def _fork(self, command: RankCommand, arguments: Sequence[str], cancel: Event) -> Rank | None:
         while (parent := self._ready_parent(command.environment, cancel)) is not None:

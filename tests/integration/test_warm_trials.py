@@ -81,7 +81,7 @@ def launch_by(
 def loaded() -> Iterator[RankStarter]:
     """With everything imported that real ranks need."""
     starter = RankStarter()
-    starter.prepare(os.environ)
+    starter.prepare({n: v for n, v in os.environ.items() if n != "PYTEST_CURRENT_TEST"})
     yield starter
     starter.close()
 
@@ -205,7 +205,15 @@ def test_another_interpreters_environment_is_another_parent(
     run(bare, tmp_path / "1", "complete", {"NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "3"})
     assert parent_of(bare) == first
     run(bare, tmp_path / "2", "complete", {"PYTHONHASHSEED": "1"})
-    assert parent_of(bare) != first
+    second = parent_of(bare)
+    assert second != first
+    # Rounds of confirmation go to and fro.
+    run(bare, tmp_path / "3", "complete")
+    assert parent_of(bare) == first
+    run(bare, tmp_path / "4", "complete", {"PYTHONHASHSEED": "2"})
+    assert parent_of(bare) not in (first, second)
+    assert (alive(first), alive(second)) == (True, False)
+    bare.close()
     assert not alive(first)
 
 
