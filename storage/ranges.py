@@ -73,7 +73,8 @@ _RANGES: Mapping[type, Mapping[str, _Range]] = {
         "launches": _COUNT, "stability": _SHARE,
     },
     Ratio: {
-        "estimate": _POSITIVE, "low": _Range(0, _POSITIVE.high), "high": _POSITIVE,
+        # Two rounds that differ wildly leave an interval of hundreds of orders of magnitude.
+        "estimate": _POSITIVE, "low": _Range(0, _POSITIVE.high), "high": _Range(0, 1e300),
         "confidence": _SHARE,
     },
     Owner: {"pid": _COUNT, "started": _NUMBER},

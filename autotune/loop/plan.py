@@ -31,6 +31,9 @@ WORTH_ANOTHER = 0.003
 """Expected gain, relative, of the next best over the baseline, for which it is confirmed too."""
 CONFIRM_SHARE = 0.6
 """Most of a time budget that confirmation may be given beyond its least, at the search's cost."""
+ROUNDS_SHARE = 0.75
+"""Most of that share which the contest leaves to the rounds of confirmation: close candidates that
+are told apart too well leave too few rounds to show a gain."""
 MARGIN = 1.1
 """What launches may take longer than before."""
 LEAST_LAUNCHES = BASELINE_LAUNCHES + 1 + 2 * MIN_ROUNDS
@@ -185,14 +188,27 @@ class Plan:
         return patience is not None and len(ledger.searched) - ledger.last_gain >= patience
 
     def _reserve_s(self, ledger: Ledger) -> float:
-        """Seconds that are kept for confirmation: for its least in any case."""
-        launch_s = ledger.launch_s()
-        least_s = 2 * MIN_ROUNDS * launch_s
-        if self.limit_s is None or ledger.leading in (None, self.baseline):
+        """Seconds that the search keeps for confirmation, and for the contest before it."""
+        leading = ledger.leading
+        if self.limit_s is None or leading in (None, self.baseline):
             # As long as nothing is better, time is kept for one finalist that may still turn up.
-            return least_s
-        launches = 2 * self._rounds(ledger, [ledger.leading], ledger.noise) + RESERVED_CONTESTS
-        return max(least_s, min(launch_s * launches, self.limit_s * CONFIRM_SHARE))
+            return self._least_s(ledger)
+        contest_s = RESERVED_CONTESTS * ledger.launch_s()
+        wanted_s = contest_s + self._rounds_s(ledger, leading)
+        return max(self._least_s(ledger), min(wanted_s, self.limit_s * CONFIRM_SHARE))
+
+    def _confirm_s(self, ledger: Ledger, contender: Candidate) -> float:
+        """Seconds that the contest keeps for confirmation."""
+        if self.limit_s is None:
+            return self._least_s(ledger)
+        most_s = self.limit_s * CONFIRM_SHARE * ROUNDS_SHARE
+        return max(self._least_s(ledger), min(self._rounds_s(ledger, contender), most_s))
+
+    def _rounds_s(self, ledger: Ledger, finalist: Candidate) -> float:
+        return 2 * self._rounds(ledger, [finalist], ledger.noise) * ledger.launch_s()
+
+    def _least_s(self, ledger: Ledger) -> float:
+        return 2 * MIN_ROUNDS * ledger.launch_s()
 
     def _second_look(self, ledger: Ledger, elapsed_s: float) -> Step | None:
         """What one reading must not decide is launched again at once: luck would steer the search.
@@ -217,10 +233,9 @@ class Plan:
         return self._fresh_launch(contender, ledger, elapsed_s) if contender else None
 
     def _fresh_launch(self, contender: Candidate, ledger: Ledger, elapsed_s: float) -> Step | None:
-        least_s = (1 + 2 * MIN_ROUNDS) * ledger.launch_s()
         if ledger.confirmations or ledger.contests >= MOST_CONTESTS:
             return None
-        if not self._fits(least_s, elapsed_s):
+        if not self._fits(ledger.launch_s() + self._confirm_s(ledger, contender), elapsed_s):
             return None
         return Step(phase=Phase.CONTEND, candidate=contender)
 
@@ -259,7 +274,7 @@ class Plan:
             return None
         contest, finalists = self._contest(ledger), self.finalists(ledger)
         others = [arm for arm in contest.contenders if arm not in finalists]
-        least_s = (1 + 2 * MIN_ROUNDS) * ledger.launch_s()
+        least_s = ledger.launch_s() + self._least_s(ledger)
         if not others or not self._fits(least_s, elapsed_s):
             return None
         if contest.beliefs.worth(others[0], self.baseline) < WORTH_ANOTHER:

@@ -1,5 +1,6 @@
 """What a study says in the end, and that it is so."""
 
+import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -9,8 +10,9 @@ from autotune.budget import Budget
 from autotune.executors.landscapes import LandscapeSource
 from autotune.loop.confirmed import best_of
 from autotune.loop.decision import Decision
+from autotune.loop.plan import CONFIRM_SHARE, ROUNDS_SHARE
 from autotune.model import Candidate, Conclusion, Outcome, Phase, Ratio, TrainingSettings, Trial
-from autotune.scoring.design import MIN_ROUNDS
+from autotune.scoring.design import MAX_ROUNDS, MIN_ROUNDS
 from autotune.storage import MemoryStore
 from tests.unit import test_simulated_study as simulated
 from tests.unit.test_loop import fsdp_wins, run
@@ -144,10 +146,31 @@ def test_a_confirmation_that_time_has_ended_says_so(is_cut: bool) -> None:
     end, _, _ = run(
         lambda settings: 104.0 if settings.strategy.is_fsdp else 100.0,
         noise=0.05,
-        noise_seed=6 if is_cut else 3,  # with 3, the first rounds leave no hope
+        noise_seed=1 if is_cut else 6,  # with 6, the first rounds leave no hope
         only=("strategy",),
         max_trials=2,
         budget_s=40.0,
     )
     assert end.decision.conclusion is Conclusion.KEEP_DEFAULTS
-    assert ("; there was no time for 34 more rounds" in end.decision.reason) == is_cut
+    said = re.search(
+        r"over (\d+) interleaved.*; there was no time for (\d+) more", end.decision.reason
+    )
+    assert (said is not None) == is_cut
+    if said:
+        assert int(said[1]) + int(said[2]) == MAX_ROUNDS
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_contest_leaves_confirmation_time_for_what_the_noise_asks(seed: int) -> None:
+    _, trials, _ = run(
+        lambda settings: 104.0 if settings.strategy.is_fsdp else 100.0,
+        noise=0.05,
+        noise_seed=seed,
+        max_trials=None,
+        budget_s=100.0,
+    )
+    phases = [trial.phase for trial in trials]
+    contests = phases.count(Phase.CONTEND)
+    before_s = sum(trial.seconds for trial in trials[: phases.index(Phase.CONFIRM)])
+    assert contests > 3
+    assert before_s <= 100.0 * (1 - CONFIRM_SHARE * ROUNDS_SHARE) + 1.0
