@@ -7,6 +7,7 @@ Ranks that may run another trial afterwards send Ready, and the launcher Followi
 """
 
 import json
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -146,4 +147,20 @@ def from_line(line: bytes) -> Message:
     name = body.pop("type", None)
     if not isinstance(name, str) or name not in _TYPES:
         raise FieldError("type", name, "is not a message", alternatives=_TYPES)
-    return decode(_TYPES[name], body)
+    message = decode(_TYPES[name], body)
+    match message:
+        case WindowDone(window=window):
+            _check(window, "window")
+        case Finished(measurement=measurement):
+            for index, window in enumerate(measurement.windows):
+                _check(window, f"measurement.windows[{index}]")
+    return message
+
+
+def _check(window: Window, path: str) -> None:
+    """Raise FieldError for what no steps can have taken: it is divided by, and its log is taken."""
+    for name in ("steps", "samples"):
+        if getattr(window, name) < 1:
+            raise FieldError(f"{path}.{name}", getattr(window, name), "has to be at least 1")
+    if not 0 < window.seconds < math.inf:
+        raise FieldError(f"{path}.seconds", window.seconds, "has to be finite and above 0")

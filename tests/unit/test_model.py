@@ -25,7 +25,16 @@ from autotune.model import (
     encode,
     preset,
 )
-from autotune.model.protocol import Answer, Started, Verdict, WindowDone, from_line, to_line
+from autotune.model.protocol import (
+    Answer,
+    Finished,
+    Started,
+    Verdict,
+    WindowDone,
+    from_line,
+    to_line,
+)
+from tests.fakes import measurement
 
 SPEC = TrialSpec(
     trial_id="run-0001",
@@ -154,6 +163,23 @@ def test_messages_survive_their_line() -> None:
 def test_what_is_no_message_is_refused(line: bytes) -> None:
     with pytest.raises(FieldError):
         from_line(line)
+
+
+@pytest.mark.parametrize(
+    "figures", [{"steps": 0}, {"samples": -1}, {"seconds": 0.0}, {"seconds": float("nan")}]
+)
+@pytest.mark.parametrize("at_the_end", [False, True])
+def test_a_window_that_nobody_can_have_measured_is_refused(
+    figures: dict[str, float], at_the_end: bool
+) -> None:
+    """Its rate would be divided by nothing."""
+    window = Window(**{"index": 0, "steps": 3, "samples": 96, "seconds": 0.5, **figures})  # type: ignore[arg-type]
+    message = (
+        Finished(measurement=measurement([window], {})) if at_the_end else WindowDone(window=window)
+    )
+    name, value = next(iter(figures.items()))
+    with pytest.raises(FieldError, match=rf"window.*\.{name}: .*{value}.* has to be"):
+        from_line(to_line(message))
 
 
 def test_presets_have_the_published_sizes() -> None:
