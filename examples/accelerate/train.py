@@ -24,6 +24,14 @@ def main() -> None:
     accelerator = Accelerator(
         cpu=not torch.cuda.is_available(), gradient_accumulation_steps=arguments.accumulate
     )
+    train(accelerator, arguments)
+    # Else the model may hold the process group last, and that hang (PyTorch 2.13, Gloo).
+    accelerator.free_memory()
+    accelerator.end_training()
+
+
+def train(accelerator: Accelerator, arguments: argparse.Namespace) -> None:
+    """All steps, on made-up data."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 1))
     inputs = torch.randn(8192, 64, generator=torch.Generator().manual_seed(1))
@@ -49,7 +57,6 @@ def main() -> None:
             step += accelerator.sync_gradients
             if step == arguments.steps:
                 break
-    accelerator.end_training()
 
 
 if __name__ == "__main__":

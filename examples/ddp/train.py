@@ -36,7 +36,13 @@ def main() -> None:
             f"accumulation_steps={arguments.accumulate} bucket_cap_mb={arguments.bucket_mb}",
             flush=True,
         )
+    train(arguments, device)
+    # The model is gone by now: a DDP model that holds the group last may hang (PyTorch 2.13, Gloo).
+    dist.destroy_process_group()
 
+
+def train(arguments: argparse.Namespace, device: torch.device) -> None:
+    """All steps."""
     torch.manual_seed(0)
     layers = [nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 1)]
     model = nn.Sequential(*layers).to(device)
@@ -54,7 +60,6 @@ def main() -> None:
         optimizer.zero_grad()
         if step % 500 == 0 and dist.get_rank() == 0:
             print(f"step {step}: loss {loss.item() * arguments.accumulate:.4f}", flush=True)
-    dist.destroy_process_group()
 
 
 def endless(micro_batch: int) -> Iterator[list[torch.Tensor]]:

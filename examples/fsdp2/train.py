@@ -40,7 +40,13 @@ def main() -> None:
     use_cuda = torch.cuda.is_available()
     dist.init_process_group("nccl" if use_cuda else "gloo")
     device = torch.device("cuda", dist.get_rank()) if use_cuda else torch.device("cpu")
+    train(config, device, arguments.steps)
+    # The model is gone by now: a DDP model that holds the group last may hang (PyTorch 2.13, Gloo).
+    dist.destroy_process_group()
 
+
+def train(config: autotune.Configuration, device: torch.device, steps: int) -> None:
+    """All steps, on made-up data."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(32, 64), *(Block(64) for _ in range(3)), nn.Linear(64, 1))
     model = config.parallelize(model.to(device))
@@ -60,7 +66,7 @@ def main() -> None:
     step, mean = 0, torch.zeros((), device=device)
     samples = config.micro_batch * config.accumulation_steps * dist.get_world_size()
     with autotune.trial(samples_per_step=samples) as trial:
-        while step < arguments.steps:
+        while step < steps:
             for batch in loader:
                 points, targets = (part.to(device) for part in batch)
                 mean += accumulation.backward(
@@ -69,9 +75,8 @@ def main() -> None:
                 if accumulation.optimizer_step(optimizer, max_norm=1.0):
                     trial.step(loss=mean)
                     step, mean = step + 1, torch.zeros((), device=device)
-                    if step == arguments.steps:
+                    if step == steps:
                         break
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
