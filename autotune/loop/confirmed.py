@@ -60,20 +60,16 @@ def _with_what_was_missing(plan: Plan, ledger: Ledger, decision: Decision) -> De
 def best_of(decisions: Sequence[Decision]) -> Decision:
     """The one that shows a gain, else what comes closest to one.
 
-    Of several confirmations of one candidate the longest counts, not the luckiest. Those of fewer
-    rounds than confirm anything count if there are no others.
+    Of several that show none of the same candidate the longest counts, not the luckiest. Those of
+    fewer rounds than confirm anything count if there are no others.
     """
-    whole = [one for one in decisions if one.rounds >= MIN_ROUNDS]
+    whole = [one for one in decisions if one.rounds >= MIN_ROUNDS] or decisions
+    if shown := [one for one in whole if one.conclusion is Conclusion.IMPROVED]:
+        return shown[0]
     longest: dict[Candidate | None, Decision] = {}
-    for one in sorted(whole or decisions, key=lambda one: one.rounds):
+    for one in sorted(whole, key=lambda one: one.rounds):
         longest[one.compared] = one
-    return max(
-        longest.values(),
-        key=lambda one: (
-            one.conclusion is Conclusion.IMPROVED,
-            one.ratio.estimate if one.ratio else 0.0,
-        ),
-    )
+    return max(longest.values(), key=lambda one: one.ratio.estimate if one.ratio else 0.0)
 
 
 def _from_rounds(plan: Plan, rounds: Rounds, spent: float, device: DeviceKind) -> Decision:

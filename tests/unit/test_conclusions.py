@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,17 @@ def test_of_several_confirmations_of_one_candidate_the_longest_counts() -> None:
     unfinished = kept(OTHER, 1.2, MIN_ROUNDS - 1)
     assert best_of([unfinished, long]) is long
     assert best_of([unfinished]) is unfinished
+
+
+def test_a_gain_that_was_shown_stands_though_a_confirmation_before_showed_none() -> None:
+    """Each may spend its own part of the error."""
+    shown = replace(kept(ONE, 1.04, 20), conclusion=Conclusion.IMPROVED, candidate=ONE)
+    for rounds in (20, 40):
+        before = kept(ONE, 1.02, rounds)
+        assert best_of([shown, before]) is shown
+        assert best_of([before, shown]) is shown
+    lucky = replace(shown, rounds=MIN_ROUNDS - 1)
+    assert best_of([lucky, kept(ONE, 1.0, 5)]) is not lucky
 
 
 def test_the_baseline_that_is_shown_is_of_the_rounds_that_are_quoted() -> None:
