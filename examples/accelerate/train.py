@@ -25,8 +25,10 @@ def main() -> None:
         cpu=not torch.cuda.is_available(), gradient_accumulation_steps=arguments.accumulate
     )
     train(accelerator, arguments)
-    # Else the model may hold the process group last, and that hang (PyTorch 2.13, Gloo).
+    # Else the model may hold the process group last, or a thread of it wait for the interpreter as
+    # that ends; with Gloo, PyTorch 2.13 then hangs or aborts.
     accelerator.free_memory()
+    accelerator.wait_for_everyone()
     accelerator.end_training()
 
 

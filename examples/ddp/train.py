@@ -37,7 +37,9 @@ def main() -> None:
             flush=True,
         )
     train(arguments, device)
-    # The model is gone by now: a DDP model that holds the group last may hang (PyTorch 2.13, Gloo).
+    # With Gloo, PyTorch 2.13 may hang or abort if a DDP model holds the group last, or if a thread
+    # of the group still waits for the interpreter as that ends. So the model is gone, and all meet.
+    dist.barrier()
     dist.destroy_process_group()
 
 

@@ -41,7 +41,9 @@ def main() -> None:
     dist.init_process_group("nccl" if use_cuda else "gloo")
     device = torch.device("cuda", dist.get_rank()) if use_cuda else torch.device("cpu")
     train(config, device, arguments.steps)
-    # The model is gone by now: a DDP model that holds the group last may hang (PyTorch 2.13, Gloo).
+    # With Gloo, PyTorch 2.13 may hang or abort if a DDP model holds the group last, or if a thread
+    # of the group still waits for the interpreter as that ends. So the model is gone, and all meet.
+    dist.barrier()
     dist.destroy_process_group()
 
 

@@ -91,6 +91,7 @@ def main() -> None:
     )  # fmt: skip
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     Trainer(parser.parse_args()).train()
+    dist.barrier()  # a thread of Gloo's that still waits for the interpreter would abort its end
     dist.destroy_process_group()
 
 
