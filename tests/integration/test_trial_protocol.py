@@ -304,7 +304,7 @@ def test_a_rank_ends_when_its_launcher_closes_the_channel(
         assert isinstance(rank.receive(), WindowDone)
         rank.channel.shutdown(socket.SHUT_RDWR)
         code, text = rank.end()
-    assert code == 3
+    assert code == 3, text
     assert "launcher is gone" in text
 
 
