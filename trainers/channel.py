@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Callable
 from threading import Event, Thread
+from typing import NoReturn
 
 from autotune.errors import AutotuneError, FieldError
 from autotune.model.protocol import (
@@ -80,6 +81,9 @@ class SocketChannel(Channel):
 
     def verdict(self) -> Verdict:
         line = self._lines.get()
+        if not line:
+            # The reading thread says so too, and may come later.
+            _end_without_launcher()
         try:
             message = from_line(line)
         except FieldError as error:
@@ -122,6 +126,10 @@ class SocketChannel(Channel):
         self._lines.put(b"")
         if not self._closing.is_set():
             # The main thread may sit in a collective that nobody will ever join.
-            sys.stderr.write("autotune: the launcher is gone, this rank ends too\n")
-            sys.stderr.flush()
-            os._exit(LAUNCHER_GONE)
+            _end_without_launcher()
+
+
+def _end_without_launcher() -> NoReturn:
+    sys.stderr.write("autotune: the launcher is gone, this rank ends too\n")
+    sys.stderr.flush()
+    os._exit(LAUNCHER_GONE)
