@@ -72,6 +72,23 @@ def test_what_is_no_answer_is_refused(launcher: tuple[socket.socket, Channel], l
         channel.verdict()
 
 
+def test_who_waits_for_an_answer_ends_with_the_launcher_whoever_sees_it_first(
+    launcher: tuple[socket.socket, Channel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that waits may be ahead of the one that reads: that is no wrong answer."""
+    ours, channel = launcher
+    channel.close()  # the reading thread, in which pytest would end, leaves it to this one
+
+    def ended(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(os, "_exit", ended)
+    ours.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(SystemExit) as end:
+        channel.verdict()
+    assert end.value.code == LAUNCHER_GONE
+
+
 def test_without_a_launcher_all_goes_to_stdout(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
